@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures every row of the comparison with other engines, three rounds each, and keeps one report per command in
-# docs/results/comparison. A report that is there already is not measured again, so a run that was stopped goes on.
+# Measures the reports of the comparison with other engines that are missing, three rounds each: one report per command,
+# in docs/results/comparison. To measure a report again, delete its file first.
 # Nothing else may run meanwhile: rounds of a machine that was not idle do not count.
 #
 #     bash scripts/compare.sh [ROW..]
@@ -46,6 +46,14 @@ row zipf micro readrandom,readmissing --num 2000000 --theta 0.99 --engines "$pai
 row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$pair"
 row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
 row open micro open --num 1000000 --engines "$pair"
+# How writes and lookups scale with threads, on a machine with 16 cores.
+if [ "$(nproc)" -eq 16 ]; then
+    for threads in 1 2 4 8 16; do
+        row "cores-16-threads-$threads" micro fillrandom,readrandom,readmissing --num 2000000 --threads "$threads" \
+            --engines "$pair"
+    done
+    row cores-16-sync micro fillsync --num 200000 --threads 16 --engines "$pair"
+fi
 
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'failed: %s\n' "${failed[@]}" >&2

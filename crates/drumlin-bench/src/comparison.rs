@@ -39,6 +39,12 @@ impl<'a> Cell<'a> {
         Spread::of(values).map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
     }
 
+    /// Returns the peak of resident memory.
+    fn peak_mib(&self) -> String {
+        self.text(0, |phase| phase.rss_peak_bytes.map(|bytes| bytes as f64 / 1048576.0))
+    }
+
+    /// Returns elapsed time per operation, with settling.
     fn micros(&self) -> String {
         self.text(2, |phase| rate(phase).map(|rate| 1e6 / rate))
     }
@@ -71,17 +77,40 @@ fn best(report: &Report, name: &str) -> Option<(String, Spread)> {
     all.reduce(|a, b| if b.1.median < a.1.median { b } else { a })
 }
 
+/// Text above the first table.
+const HEAD: &str = "# Drumlin beside other engines
+
+Generated from the reports in `comparison/`; do not edit.
+
+- `us/op` is elapsed microseconds per operation: the time of the phase and, after a load, of the settling that
+  follows, divided by the operations of all threads. Each value is the median of the usable rounds. Lower is better.
+- Settling is a flush and the end of all compactions. If reads follow in the same command, it is a compaction of the
+  whole store into one sorted run, so loads compare only between commands with the same phases.
+- `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most). Above 1,
+  Drumlin is faster. `vs RocksDB` is the least of the medians over the RocksDB configurations of the command, and
+  `which` names it.
+- `better`: the median is above 1.05 and every round above 1; `worse` is the mirror; with fewer than three usable rounds
+  there is no verdict. It is about throughput alone: tails, in microseconds, and peaks of resident memory stand beside
+  it, Drumlin's first.
+- `CPU us/op` is CPU time of the whole process, background threads and settling included. `write amp` is bytes of tables
+  written over key and value bytes written, without the log. A phase with few writes shows a large one if any
+  compaction falls into it.
+- `--num` is the number of keys, and `ops` the number of operations. Unless the command says otherwise: keys of 16
+  bytes, values of 100 bytes, no compression, 64 MiB memtables, 10 filter bits per key, 3 GiB of memory, a log that is
+  not synced, and one thread. All engines have the same memory setting; what they use differs.
+- A row is repeated by `drumlin-compare COMMAND`, on a machine with as many cores. Rows of different machines do not
+  compare.
+";
+/// Head of the first table.
+const FIRST_TABLE: &str = "\
+| row | cores | vs RocksDB | which | verdict | Drumlin us/op | RocksDB us/op | p99.9 | peak MiB | vs fjall | vs redb \
+| vs LMDB | command |
+|---|---:|---|---|---|---:|---:|---|---|---:|---:|---:|---|
+";
+
 /// Returns the page of `reports`.
 pub fn page(reports: &[Report]) -> String {
-    let mut out = String::from(
-        "# Drumlin beside other engines\n\nGenerated from the reports in `comparison/`; do not edit.\n\n\
-         Microseconds per operation of the whole process, medians of the usable rounds; a load counts with its \
-         settling. A ratio is\nDrumlin's rate over another engine's in the same rounds: median (least to most). `to \
-         RocksDB` is the \
-         ratio to the best RocksDB of\nthe report. A row is repeated by `drumlin-compare COMMAND`.\n\n\
-         | row | to RocksDB | which | verdict | Drumlin | RocksDB | p99.9 | to fjall | to redb | to LMDB | command |\n\
-         |---|---|---|---|---:|---:|---|---:|---:|---:|---|\n",
-    );
+    let mut out = format!("{HEAD}\n{FIRST_TABLE}");
     for report in reports {
         names(&report.phases, |phase| &phase.name).iter().for_each(|name| add_line(report, name, &mut out));
     }
@@ -96,8 +125,9 @@ fn add_line(report: &Report, name: &str, out: &mut String) {
     };
     let ours = Cell::of(report, name, OURS);
     let tail = |cell: &Cell<'_>| cell.text(1, |phase| phase.latency_us.p99_9);
-    let (to, which, verdict, theirs, tails) = match best(report, name) {
-        None => ["-", "-", "-", "-", "-"].map(str::to_owned).into(),
+    let peak = Cell::peak_mib;
+    let (to, which, verdict, theirs, tails, peaks) = match best(report, name) {
+        None => ["-", "-", "-", "-", "-", "-"].map(str::to_owned).into(),
         Some((engine, spread)) => {
             let cell = Cell::of(report, name, &engine);
             let Spread { median, min, max, .. } = spread;
@@ -107,13 +137,15 @@ fn add_line(report: &Report, name: &str, out: &mut String) {
                 Verdict::of(&spread, 0.0).text().to_owned(),
                 cell.micros(),
                 format!("{}, {}", tail(&ours), tail(&cell)),
+                format!("{}, {}", peak(&ours), peak(&cell)),
             )
         }
     };
     let others = OTHERS.map(other).join(" | ");
     let _ = writeln!(
         out,
-        "| {name} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | {others} | `{}` |",
+        "| {name} | {} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | {peaks} | {others} | `{}` |",
+        report.machine.cores,
         ours.micros(),
         short_command(report)
     );
@@ -141,20 +173,21 @@ fn add_report(report: &Report, out: &mut String) {
         text(&report.build.rustc),
     );
     out.push_str(
-        "| row | engine | us/op | settle s | CPU us/op | p99 | p99.9 | write amp | peak MiB | rounds |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| row | engine | ops | us/op | settle s | CPU us/op | p99 | p99.9 | write amp | peak MiB | rounds |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for name in names(&report.phases, |phase| &phase.name) {
         for engine in names(&report.phases, |phase| &phase.engine) {
             let cell = Cell::of(report, &name, &engine);
             let columns = [
+                cell.text(0, |phase| Some(phase.ops as f64)),
                 cell.micros(),
                 cell.text(1, |phase| Some(phase.settle_seconds)),
                 cell.text(2, |phase| Some(phase.process_cpu_us_per_op)),
                 cell.text(1, |phase| phase.latency_us.p99),
                 cell.text(1, |phase| phase.latency_us.p99_9),
                 cell.text(2, |phase| phase.write_amp),
-                cell.text(0, |phase| phase.rss_peak_bytes.map(|bytes| bytes as f64 / 1048576.0)),
+                cell.peak_mib(),
                 cell.0.len().to_string(),
             ];
             if !cell.0.is_empty() {
@@ -202,8 +235,8 @@ mod tests {
         let report = Report { command, phases, ..made_up() };
         let page = page(&[report]);
         let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
-        let wanted = "| micro fill | 3.00 (3.00-3.00) | rocksdb-tuned | better | 2.00 | 6.00 | -, - | - | - | 0.50 | \
-                      `micro fill --rounds 3` |";
+        let wanted = "| micro fill | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better | 2.00 | 6.00 | -, - | -, - \
+                      | - | - | 0.50 | `micro fill --rounds 3` |";
         assert_eq!(line, wanted);
     }
 
