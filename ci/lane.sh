@@ -18,8 +18,8 @@ cd "$(dirname "$0")/.."
 # seeds. Outside a repository the seed is 1. A run counts its seeds from there on, so those of the nights lie apart.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)
 case $lane in
-    merge) times=1 crashes=240 faults=6 schedules=1000 kills=15 seed=$((16#$commit)) ;;
-    nightly) times=10 crashes=400 faults=80 schedules=20000 kills=300 seed=$(date -u +%Y%m%d)000000 ;;
+    merge) times=1 crashes=160 faults=6 metas=24 schedules=1000 kills=15 seed=$((16#$commit)) ;;
+    nightly) times=10 crashes=400 faults=80 metas=300 schedules=20000 kills=300 seed=$(date -u +%Y%m%d)000000 ;;
     *) echo "usage: bash ci/lane.sh merge|nightly" >&2; exit 2 ;;
 esac
 parts=${LANE_PARTS:-}
@@ -81,7 +81,7 @@ run fault --cases "$faults"
 run fsync --cases $((15 * times))
 run full --cases $((90 * times))
 run segment --cases $((20000 * times))
-run meta --cases $((30 * times))
+run meta --cases "$metas"
 run corrupt --cases $((60000 * times))
 run repair --cases $((6000 * times))
 run repeat --cases $((100 * times))
