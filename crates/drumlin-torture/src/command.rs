@@ -263,15 +263,12 @@ fn bank(seed: u64, arguments: &Arguments<'_>) -> Result<bool, String> {
             let words: String = failure.to_string().chars().take(120).collect();
             let part = failure.part.map_or_else(String::new, |part| format!(", part {part}"));
             println!("{name}: found by {hunt:?} in case {cases}{part}: {words}");
-            std::process::exit(FOUND);
+            std::process::exit(bank::FOUND);
         }
         (cases, None) => println!("{name}: not found by {hunt:?} in {cases} cases"),
     }
     Ok(true)
 }
-
-/// Exit code of a bug hunt that found a failure.
-const FOUND: i32 = 3;
 
 /// Prints the failures of a run of programs, each with the command that repeats it; returns whether there are none.
 fn passed(run: &str, operations: usize, failures: &[(u64, Failure)]) -> bool {

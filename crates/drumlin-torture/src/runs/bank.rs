@@ -117,6 +117,9 @@ const CALM_UNLINK: u64 = 40;
 
 /// Hunts in this process, in `cases` cases from seed `first` on, with bug `name` switched on or with none. With `part`,
 /// only that part of each case runs, if the run can do a part alone. Returns the number of cases and the first failure.
+///
+/// Parts are numbered by the calls of a run without trouble. A bug that changes their number shifts the parts, so part
+/// `n` with the bug and part `n` without it may be different troubles of the same workload.
 pub fn hunt(name: &str, hunt: Hunt, first: u64, cases: u64, part: Option<u64>) -> (u64, Option<Failure>) {
     #[cfg(sim)]
     drumlin_types::bug::activate(name);
@@ -146,6 +149,11 @@ pub fn hunt(name: &str, hunt: Hunt, first: u64, cases: u64, part: Option<u64>) -
     }
     (cases, None)
 }
+
+/// Exit code of a process that found a failure.
+pub const FOUND: i32 = 3;
+/// Exit code of a process that refused its arguments.
+const REFUSED: i32 = 1;
 
 /// Seeds that one process runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -241,8 +249,15 @@ fn processes(hunts: Vec<(&'static str, Cases)>) -> Result<Vec<(&'static str, Cas
     let result = |(number, output): (u64, Result<std::process::Output, Failure>)| {
         let (name, cases) = hunts[number as usize];
         let output = output.map_err(|e| e.to_string())?;
-        let note = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        Ok((name, cases, output.status.success(), note))
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        // Nothing was hunted, so nothing was found.
+        if output.status.code() == Some(REFUSED) {
+            return Err(format!(
+                "the hunt for {name} with {cases:?} did not begin: {}",
+                text(&output.stderr)
+            ));
+        }
+        Ok((name, cases, output.status.success(), text(&output.stdout)))
     };
     outputs.into_iter().map(result).collect()
 }
