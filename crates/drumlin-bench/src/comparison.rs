@@ -95,9 +95,11 @@ Generated from the reports in `comparison/`; do not edit.
 - `CPU us/op` is CPU time of the whole process, background threads and settling included. `write amp` is bytes of tables
   written over key and value bytes written, without the log. A phase with few writes shows a large one if any
   compaction falls into it.
-- `--num` is the number of keys, and `ops` the number of operations. Unless the command says otherwise: keys of 16
-  bytes, values of 100 bytes, no compression, 64 MiB memtables, 10 filter bits per key, 3 GiB of memory, a log that is
-  not synced, and one thread. All engines have the same memory setting; what they use differs.
+- `--num` is the number of keys, and `ops` the number of operations. Unless the command or the row's name says
+  otherwise: keys of 16 bytes, values of 100 bytes, no compression, 64 MiB memtables, 10 filter bits per key, 3 GiB of
+  memory, a log that is not synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client
+  thread. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
+  `multiget` have 16 MiB and read past the page cache, and `readpagecache` has 16 MiB and reads through it.
 - A row is repeated by `drumlin-compare COMMAND`, on a machine with as many cores. Rows of different machines do not
   compare.
 ";
@@ -256,6 +258,14 @@ mod tests {
             let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
             assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
             assert_ne!(report.build.dirty, Some(true), "{}: sources that are in no commit", path.display());
+            // The page states these settings.
+            let set = |name: &str| report.config[OURS][name].as_str();
+            let flags = report.command.join(" ");
+            let memory = if flags.contains("readuncached") { "16MiB" } else { "3GiB" };
+            let compression = if flags.contains("--compression lz4") { "lz4" } else { "none" };
+            let found = ["memory_budget", "compression", "memtable_bytes", "filter_bits", "compaction_slots"]
+                .map(set);
+            assert_eq!(found, [memory, compression, "64MiB", "10", "1"], "{}", path.display());
             let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
             assert!(is_brief, "{}: make the report with --brief", path.display());
         }
