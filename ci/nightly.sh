@@ -52,7 +52,7 @@ ADVERSE_SEED=$(date -u +%Y%m%d) ADVERSE_ROUNDS=20 \
     || failed+=(adverse)
 
 # All courses of the paced bench; an ordinary test run leaves out those that take long without optimization.
-PACED=all cargo test --quiet --release --package drumlin-bench --lib -- paced:: || failed+=(paced)
+PACED=all cargo test --quiet --release --package drumlin-bench --lib || failed+=(paced)
 
 # Make each file system call fail once; an ordinary test run makes one call in thirteen fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture || failed+=(faults)
