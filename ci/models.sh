@@ -23,5 +23,5 @@ lib_tests() {
 }
 # This build lacks the feature `experiments`, which the workspace's tests have: options differ by it. Tests that open a
 # store run outside of models, so not in this build.
-lib_tests options::tests:: -- --skip ops:: | tee -a /dev/stderr | grep -c '^test result: ok. [1-9]' > /dev/null
+lib_tests options::tests:: -- --skip ops:: | tee >(cat >&2) | grep -c '^test result: ok. [1-9]' > /dev/null
 lib_tests models:: -- --nocapture

@@ -34,7 +34,7 @@ fi
     echo "machine $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores"
 } > "$file"
 failed=()
-keep() { tee -a /dev/stderr | grep -aE '^[a-z-]+: .*[0-9]|^(gate|floors)' >> "$file" || true; }
+keep() { tee >(cat >&2) | grep -aE '^[a-z-]+: .*[0-9]|^(gate|floors)' >> "$file" || true; }
 
 # Miri uses one core, so it runs beside the other parts. Arena and list obey the tree borrows rules. Tests use smaller
 # sizes under `cfg(miri)`.
