@@ -34,7 +34,9 @@ impl BlockLayout {
         Ok(layout)
     }
 
-    pub(super) fn directory_len(self) -> usize {
+    /// Returns the length of the header and the directory, with which the block starts.
+    #[inline]
+    pub fn directory_len(self) -> usize {
         directory_len(self.count as usize, self.wide)
     }
 

@@ -40,6 +40,7 @@
 //!   destructor may run at any unpin, under the locks of the caller. It takes no lock but that of the queue of obsolete
 //!   files.
 
+use super::prefetch::prefetch;
 use super::thread_number::{PerThread, give_back, take_number, thread_number};
 use drumlin_env::sync::Arc;
 use drumlin_env::sync::plain::atomic::{
@@ -449,6 +450,14 @@ impl<T: Send + Sync + 'static> EpochPtrs<T> {
         let pointer = self.values.get(at)?;
         // SAFETY: the pin is one of the pointers' epochs, and `store` retires to no others.
         (pin.epochs.number == self.epochs).then(|| unsafe { pointer.load(pin) })?
+    }
+
+    /// Prefetches the value of pointer `at`.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        if let Some(pointer) = self.values.get(at) {
+            prefetch(pointer.0.load(Relaxed));
+        }
     }
 
     /// Replaces the value of pointer `at`, if there is such a pointer. The old value holds `bytes` of memory and is

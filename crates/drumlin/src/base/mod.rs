@@ -15,6 +15,8 @@ pub(crate) mod latency;
 pub(crate) mod merge_operator;
 pub(crate) mod metrics;
 pub(crate) mod name;
+#[expect(unsafe_code, reason = "the prefetch instruction")]
+pub(crate) mod prefetch;
 pub(crate) mod rangedel;
 pub(crate) mod resolve;
 pub(crate) mod slice;

@@ -3,6 +3,7 @@
 //! A slice is a range of a shared, immutable buffer: a cached block, a read-ahead buffer, or bytes of its own. It keeps
 //! the whole buffer alive, so programs should copy out the bytes that they keep for long.
 
+use super::prefetch::{LINE, prefetch};
 use drumlin_env::sync::Arc;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -51,6 +52,17 @@ impl Slice {
     /// Returns the bytes from `start` on, in the same buffer. The result is empty when the slice is shorter.
     pub(crate) fn skip(&self, start: usize) -> Slice {
         self.part(start.min(self.len)..self.len).unwrap_or_default()
+    }
+
+    /// Prefetches the first `len` bytes of the slice, a few cache lines at most, and what lies before them.
+    #[inline]
+    pub(crate) fn prefetch(&self, len: usize) {
+        const COUNTS: usize = 2 * size_of::<usize>();
+        const MOST: usize = 4 * LINE;
+        let start = self.buffer.as_ptr().wrapping_add(self.start).wrapping_sub(COUNTS);
+        for offset in (0..(COUNTS + len).min(MOST)).step_by(LINE) {
+            prefetch(start.wrapping_add(offset));
+        }
     }
 
     /// Returns the size of the buffer that this slice keeps alive, in bytes.

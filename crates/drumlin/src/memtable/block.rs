@@ -18,6 +18,7 @@
 
 use super::arena::{ALIGN, Arena};
 use super::node::{EntryPosition, Node, NodeRef};
+use crate::base::prefetch::{LINE, prefetch};
 use core::ptr::{self, NonNull};
 use drumlin_env::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -233,7 +234,7 @@ impl SlotBlock {
 
     /// Prefetches the memory of the block, which is about to be scanned.
     pub(super) fn prefetch(&self) {
-        for line in (0..size_of::<SlotBlock>()).step_by(64) {
+        for line in (0..size_of::<SlotBlock>()).step_by(LINE) {
             prefetch(ptr::from_ref(self).wrapping_byte_add(line));
         }
     }
@@ -267,18 +268,6 @@ fn shared(low: NodeRef<'_>, high: Option<NodeRef<'_>>) -> u32 {
         return ONE_KEY;
     }
     low.key().iter().zip(high.key()).take_while(|(a, b)| a == b).count() as u32
-}
-
-/// Prefetches a cache line that is about to be used.
-pub(super) fn prefetch<T>(line: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch may name any address, and changes nothing.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = line;
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@
 //! * Nodes live as long as the list. A [`NodeRef`] exists only for a complete node and never outlives its list.
 
 use super::arena::Arena;
-use super::block::prefetch;
 use super::guide::{Guide, Spot};
 use super::node::{EntryPosition, MemEntry, Node, NodeRef};
 use super::skips::{Skips, WORTH};
+use crate::base::prefetch::prefetch;
 use core::ptr::NonNull;
 use drumlin_env::sync::Arc;
 use drumlin_types::{Kind, Seq, bug};

@@ -27,6 +27,21 @@ use drumlin_format::error::Corruption;
 use drumlin_format::index::Fence;
 use drumlin_types::{Kind, Seq, bug};
 
+/// Number of entries before the end of a block at which a cursor begins to prefetch the next block.
+const PREFETCH_BEFORE: usize = 8;
+/// Steps between the stages of that.
+const PREFETCH_STEPS: usize = 3;
+
+/// What a cursor has prefetched of the next block, if that block is in the cache. There are two stages, since the second
+/// reads what the first has requested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Prefetched {
+    Nothing,
+    /// The cache's reference to the block, when this many entries were left in the current one.
+    Reference(usize),
+    Directory,
+}
+
 /// Cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -38,6 +53,7 @@ pub(crate) struct TableCursor {
     entry: EntryCursor,
     valid: bool,
     ahead: ReadAhead,
+    prefetched: Prefetched,
     /// Smallest and largest sequence number that an entry may have; `None` if they are not checked.
     recorded: Option<(Seq, Seq)>,
     error: Option<Error>,
@@ -61,6 +77,7 @@ impl TableCursor {
             entry: EntryCursor::default(),
             valid: false,
             ahead: ReadAhead::default(),
+            prefetched: Prefetched::Nothing,
             recorded: None,
             error: None,
         }
@@ -89,6 +106,7 @@ impl TableCursor {
     fn enter(&mut self) -> Result<bool> {
         self.entry.leave_block();
         self.block = None;
+        self.prefetched = Prefetched::Nothing;
         let Some(fence) = self.fences.fence() else { return Ok(false) };
         self.block = Some(self.load(&fence)?);
         Ok(true)
@@ -105,7 +123,9 @@ impl TableCursor {
         };
         if let Some(cached) = cached {
             self.ahead.passed(table, fence);
-            return cached.data().cloned().ok_or_else(|| table.not_data(fence));
+            let Some(block) = cached.data() else { return Err(table.not_data(fence)) };
+            block.prefetch();
+            return Ok(block.clone());
         }
         drop(pin);
         let sealed = self.ahead.take(table, &self.fences, fence, &self.options)?;
@@ -118,6 +138,29 @@ impl TableCursor {
             table.cache.insert(table.id(), fence.offset, pointer, Block::Data(block.clone()));
         }
         Ok(block)
+    }
+
+    /// Prefetches the next block if the cursor, which moves forward, soon gets there. `left` entries follow in its
+    /// block after this step.
+    #[inline]
+    fn prefetch_next(&mut self, left: usize) {
+        if left > PREFETCH_BEFORE {
+            return;
+        }
+        match self.prefetched {
+            Prefetched::Nothing => {
+                self.fences.next_pointer(&self.table).prefetch();
+                self.prefetched = Prefetched::Reference(left);
+            }
+            Prefetched::Reference(since) if left + PREFETCH_STEPS <= since || left <= 1 => {
+                let pin = self.table.cache.epochs().pin();
+                if let Some(Block::Data(block)) = self.fences.next_pointer(&self.table).borrow(false, &pin) {
+                    block.prefetch();
+                }
+                self.prefetched = Prefetched::Directory;
+            }
+            _ => {}
+        }
     }
 
     fn damage(&self, damage: Corruption) -> Error {
@@ -261,7 +304,8 @@ impl Cursor for TableCursor {
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid || self.error.is_some());
         self.guarded(|this| {
-            if this.index + 1 < this.count() {
+            if let Some(left) = this.count().checked_sub(this.index + 2) {
+                this.prefetch_next(left);
                 return this.settle(this.index + 1);
             }
             this.fences.next(&this.table)?;

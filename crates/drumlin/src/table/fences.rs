@@ -36,6 +36,11 @@ impl FenceCursor {
         self.block(table).pointers.pointer(self.at)
     }
 
+    /// Returns the cached pointer to the block behind the next fence, or a null pointer at the end of an index block.
+    pub(super) fn next_pointer<'a>(&'a self, table: &'a Table) -> CachedPointer<'a> {
+        self.block(table).pointers.pointer(self.at + 1)
+    }
+
     /// Returns the end offset of a read-ahead that starts with the block behind `fence`, the current fence. The read
     /// covers whole blocks of one index block, as many as come nearest to `bytes`.
     pub(super) fn reach(&self, table: &Table, fence: &Fence, bytes: u64) -> Result<u64> {

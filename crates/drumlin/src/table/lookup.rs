@@ -67,6 +67,7 @@ impl Table {
         while let Some(fence) = fences.fence() {
             let cached = self.data_block(&fence, fences.pointer(self), &pin)?;
             let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
+            block.prefetch();
             let view = block.view();
             let damage = |damage| self.blocks.decode_error(fence.offset, damage);
             let mut next = view.get(key, tag_of(hash), snapshot).map_err(damage)?;

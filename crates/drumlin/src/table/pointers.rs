@@ -97,6 +97,12 @@ impl<'a, B: Send + Sync> CachedPointer<'a, B> {
         Some(&cached.block)
     }
 
+    /// Prefetches the block behind the pointer.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        self.pointers.0.prefetch(self.at);
+    }
+
     /// Makes the pointer lead to a block that holds `bytes` of memory. Returns its owner.
     pub(super) fn set(&self, block: Arc<Cached<B>>, bytes: usize, epochs: &Arc<Epochs>) -> PointerOwner<B> {
         self.pointers.0.store(self.at, Some(block), bytes, epochs);
