@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The regression gate: compares reproducible counts, and instruction counts by callgrind, with ci/gate.toml.
 #
-#     bash ci/gate.sh [--update --reason TEXT] [--only NAME] [--counts]
+#     bash ci/gate.sh [--update --reason TEXT] [--only NAME] [--counts] [--regress PERCENT]
 #
 # It builds into its own target folder: valgrind does not support the newest instructions, so the build fixes the
 # processor type, and it counts allocations. Without valgrind the gate fails, since it must not pass unmeasured

@@ -1,4 +1,5 @@
-//! One ARCE decision over a tree of many runs, repeatable. The decision benchmark and the regression gate measure it.
+//! One ARCE decision over a tree of many runs, and a search, repeatable. The decision benchmark and the regression gate
+//! measure them.
 //!
 //! All runs are in level 0 and of one size. They cover all keys or random key ranges. With readers alone, the policy
 //! makes an elective compaction; with writers alone, a mandatory one. With *prices*, the policy has already sampled
@@ -14,6 +15,9 @@ use drumlin_types::contract::{CostView, LimitView, LoadView, Pin, PolicyError, P
 const KEYS: u32 = 1 << 20;
 /// Number of keys that readers were observed to read.
 const WANTED: u32 = 256;
+
+/// Seconds of operations that a policy sees before its search.
+const SECONDS: u64 = 4;
 
 /// Kind of the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -109,6 +113,29 @@ impl Desk {
         let decision = policy.decide(&self.input(4_000_000));
         Ok(decision.plans.iter().map(|plan| plan.take.len()).sum())
     }
+
+    /// Lets a policy see operations until it requests a search, and makes the search to its end. Returns the number of
+    /// its steps; 0 if the policy requests none.
+    ///
+    /// # Errors
+    /// Only those of the policy registry and of the saved state.
+    pub fn search(&self) -> Result<usize, PolicyError> {
+        let mut policy = by_name("arce")?;
+        if !self.state.is_empty() {
+            policy.restore(&self.state)?;
+        }
+        let searches = (1..=SECONDS).filter_map(|second| {
+            let counted = [second * 5000, second * 5000, second * 100];
+            let load = LoadView { counted, ..self.world.load };
+            policy.decide(&PolicyInput { load: &load, ..self.input(4_000_000 + second * 1_000_000) }).search
+        });
+        let Some(mut search) = searches.last() else { return Ok(0) };
+        let mut steps = 1;
+        while search.step().is_none() {
+            steps += 1;
+        }
+        Ok(steps)
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +150,9 @@ mod tests {
             let taken = desk.decide().unwrap();
             assert_eq!(Ok(taken), desk.decide());
             assert!(taken > 1 || case.priced, "{case:?} takes {taken}");
+            let steps = desk.search().unwrap();
+            assert_eq!(Ok(steps), desk.search());
+            assert!(steps > 1, "{case:?} searches in {steps} steps");
         }
     }
 }

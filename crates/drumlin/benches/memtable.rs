@@ -9,6 +9,8 @@ mod base {
     pub(crate) mod cache_padded;
     pub(crate) mod cursor;
     pub(crate) mod error;
+    #[expect(unsafe_code, reason = "the prefetch instruction")]
+    pub(crate) mod prefetch;
     pub(crate) mod rangedel;
     pub(crate) mod slice;
 }

@@ -488,6 +488,10 @@ pub struct GateArgs {
     /// Measure counts only, without instructions
     #[arg(long)]
     pub counts: bool,
+    /// Check that the gate notices a regression: each case does PERCENT more work than it reports, and each must move
+    #[arg(long, value_name = "PERCENT", conflicts_with = "update")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub regress: Option<u64>,
     /// File with the expected values
     #[arg(long, value_name = "FILE", default_value = "ci/gate.toml")]
     pub file: PathBuf,

@@ -29,8 +29,13 @@ fn parse(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
 }
 
-/// Returns the instructions per operation of each case. Runs as many processes in parallel as there are cores.
-pub(super) fn instructions(cases: &[&Case], prefix: &[&str]) -> Result<Vec<(&'static str, f64)>> {
+/// Returns the instructions per operation of each case, which runs `more(n)` operations for n. Runs as many processes
+/// in parallel as there are cores.
+pub(super) fn instructions(
+    cases: &[&Case],
+    prefix: &[&str],
+    more: impl Fn(u64) -> u64 + Sync,
+) -> Result<Vec<(&'static str, f64)>> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<f64>)>> = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -39,8 +44,8 @@ pub(super) fn instructions(cases: &[&Case], prefix: &[&str]) -> Result<Vec<(&'st
             scope.spawn(|| {
                 while let Some((number, case)) = take(&next, cases) {
                     let n = case.operations;
-                    let once = collected(case, prefix, n);
-                    let twice = collected(case, prefix, 2 * n);
+                    let once = collected(case, prefix, more(n));
+                    let twice = collected(case, prefix, more(2 * n));
                     let per_operation = |once: u64, twice: u64| (twice as f64 - once as f64) / n as f64;
                     let result = once.and_then(|once| Ok(per_operation(once, twice?)));
                     results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, result));

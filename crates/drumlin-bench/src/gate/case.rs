@@ -5,7 +5,7 @@
 
 use crate::allocations;
 use crate::drumlin_engine::{Open, open_in};
-use crate::engine::{Direction, Durability, Engine, EngineConfig, Result};
+use crate::engine::{Direction, Durability, Engine, EngineConfig, Io, Result};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use crate::generate::stream::{Call, Chunk, Stream};
@@ -40,6 +40,8 @@ enum Work {
     Workload(fn(u64) -> Result<Workload>),
     /// Decisions of the adaptive policy over many runs, including plans, without a store.
     Decide(desk::Case),
+    /// Searches of the adaptive policy for its parameters, without a store.
+    Search,
     /// Admissions of a plan over the given number of files, without a store.
     Admit(u32),
 }
@@ -53,6 +55,9 @@ enum Prepared {
     InMemory,
     /// The loaded entries, in one run.
     InTables,
+    /// The loaded entries with values of 1000 bytes, in one run that is several times as large as the block cache.
+    /// Reads pass the page cache.
+    OnDevice,
 }
 
 /// A case of the gate.
@@ -84,9 +89,9 @@ const DECIDED_RUNS: usize = 200;
 const ELECTIVE: desk::Case = desk::Case { partial: false, must: false, priced: false };
 const FORWARD: Direction = Direction::Forward;
 const UNIFORM: Target = Target::Uniform;
-use Prepared::{Empty, InMemory, InTables};
+use Prepared::{Empty, InMemory, InTables, OnDevice};
 
-pub(super) const CASES: [Case; 28] = [
+pub(super) const CASES: [Case; 32] = [
     action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
     action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
     action("put-batch", 10_000, Empty(100), Action::Batch(Target::Below(LOADED), 100)),
@@ -99,6 +104,9 @@ pub(super) const CASES: [Case; 28] = [
     action("seek-next-10", 2_000, InTables, Action::Range(UNIFORM, Entries::Fixed(11), FORWARD)),
     action("seek-prev-10", 2_000, InTables, Action::Range(UNIFORM, Entries::Fixed(11), Direction::Back)),
     action("scan50", 1_000, InTables, Action::Range(UNIFORM, Entries::Fixed(50), FORWARD)),
+    action("get-device", 4_000, OnDevice, Action::Get(UNIFORM)),
+    action("multiget-device", 4_000, OnDevice, Action::MultiGet(UNIFORM, 32)),
+    action("scan50-device", 200, OnDevice, Action::Range(UNIFORM, Entries::Fixed(50), FORWARD)),
     action("delete", 10_000, Empty(100), Action::Delete(Target::Below(LOADED))),
     load("flush-100", 10_000, 100, false),
     load("flush-1000", 4_000, 1000, false),
@@ -112,6 +120,7 @@ pub(super) const CASES: [Case; 28] = [
     decide("decide-partial", desk::Case { partial: true, ..ELECTIVE }),
     decide("decide-must", desk::Case { partial: true, must: true, ..ELECTIVE }),
     decide("decide-priced", desk::Case { priced: true, ..ELECTIVE }),
+    Case { name: "search", operations: 4, work: Work::Search },
     Case { name: "admit", operations: 4, work: Work::Admit(1000) },
     Case { name: "dynamic", operations: 2_500, work: Work::Workload(dynamic_small) },
     Case { name: "filters", operations: 2_500, work: Work::Workload(filters_small) },
@@ -292,16 +301,23 @@ impl Case {
         let small = KeyForm::Hashed { len: 16 };
         match self.work {
             Work::Action(prepared, action) => {
-                let value_bytes = if let Empty(bytes) = prepared { bytes } else { 100 };
+                let value_bytes = match prepared {
+                    Empty(bytes) => bytes,
+                    OnDevice => 1000,
+                    InMemory | InTables => 100,
+                };
                 let keys = if action.inserts() { KeyForm::Dense { len: 16 } } else { small };
                 // For `InMemory`, the memtable is large enough that it is never sealed.
                 let memtable_bytes = if prepared == InMemory { 8 << 20 } else { config().memtable_bytes };
-                let config = EngineConfig { memtable_bytes, ..config() };
+                let config = match prepared {
+                    OnDevice => EngineConfig { memory_bytes: 8 << 20, io: Io::Direct, ..config() },
+                    _ => EngineConfig { memtable_bytes, ..config() },
+                };
                 let mut bench = Bench::new(config, LOADED + operations, keys, value_bytes)?;
                 match prepared {
                     Empty(_) => 0,
                     InMemory => bench.load(LOADED, After::Nothing)?,
-                    InTables => bench.load(LOADED, After::Compact)?,
+                    InTables | OnDevice => bench.load(LOADED, After::Compact)?,
                 };
                 bench.counted(|bench| bench.phase(&Phase::of(self.name, operations, action)))
             }
@@ -330,6 +346,7 @@ impl Case {
                 bench.counted(|bench| bench.load(operations, After::Idle))
             }
             Work::Decide(case) => decisions(case, operations),
+            Work::Search => searches(operations),
             Work::Admit(files) => admissions(files, operations),
             Work::Workload(make) => {
                 let workload = make(operations)?;
@@ -346,6 +363,12 @@ impl Case {
 fn decisions(case: desk::Case, operations: u64) -> Result<Counts> {
     let desk = Desk::new(DECIDED_RUNS, case).map_err(|e| e.to_string())?;
     repeated("files_taken_per_op", operations, || desk.decide().map_err(|e| e.to_string()))
+}
+
+/// Makes `operations` searches over the same tree, each to its end.
+fn searches(operations: u64) -> Result<Counts> {
+    let desk = Desk::new(DECIDED_RUNS, ELECTIVE).map_err(|e| e.to_string())?;
+    repeated("steps_per_op", operations, || desk.search().map_err(|e| e.to_string()))
 }
 
 /// Admits the plan over two levels of `files` files, `operations` times.

@@ -7,6 +7,8 @@
 //!
 //! A figure outside its tolerance in either direction fails the gate, so improvements are recorded too. Instructions
 //! are judged only with the compiler and processor that the file names; otherwise they are only shown.
+//!
+//! `--regress PERCENT` tests the gate itself: each case does that much more work than it reports, and must be noticed.
 
 mod callgrind;
 mod case;
@@ -58,12 +60,15 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let wanted = |case: &&Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
     let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
     let watched = !args.counts;
-    let measured = measured(&cases, watched, prefix)?;
+    let measured = measured(&cases, watched, prefix, Work { more_percent: args.regress.unwrap_or(0) })?;
     let known = known(args)?;
     let origin = Origin { rustc: rustc_version(), processor: processor() };
     let judged = args.update || known.origin == origin;
     if watched && !judged {
         say!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
+    }
+    if args.regress.is_some() {
+        return Ok(told_unnoticed(&known, &measured, &cases, watched) == 0);
     }
     let (moved, worst) = told_moved(&known, &measured, judged);
     if args.update {
@@ -97,17 +102,36 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     Ok(moved == 0 || args.update)
 }
 
+/// How much more work cases do than they report.
+#[derive(Clone, Copy)]
+struct Work {
+    more_percent: u64,
+}
+
+impl Work {
+    /// Returns the operations to run where a case reports `operations`.
+    fn of(self, operations: u64) -> u64 {
+        operations + operations * self.more_percent / 100
+    }
+
+    /// Returns what an operation that is reported does, given what an operation that was run did.
+    fn reported(self, metric: &str, value: f64) -> f64 {
+        if metric.ends_with("_per_op") { value * (1.0 + self.more_percent as f64 / 100.0) } else { value }
+    }
+}
+
 /// Returns the figures of `cases`; with `watched`, instructions too.
-fn measured(cases: &[&Case], watched: bool, prefix: &[&str]) -> Result<Vec<Figure>> {
+fn measured(cases: &[&Case], watched: bool, prefix: &[&str], work: Work) -> Result<Vec<Figure>> {
     let mut measured: Vec<Figure> = Vec::new();
     for case in cases {
-        let counts = case.run(case.operations).map_err(|e| format!("{}: {e}", case.name))?;
-        let figure =
-            |(metric, value): (String, f64)| Figure::new(case.name, &metric, value, tolerance(&metric));
+        let counts = case.run(work.of(case.operations)).map_err(|e| format!("{}: {e}", case.name))?;
+        let figure = |(metric, value): (String, f64)| {
+            Figure::new(case.name, &metric, work.reported(&metric, value), tolerance(&metric))
+        };
         measured.extend(counts.into_iter().map(figure));
     }
     if watched {
-        for (case, value) in callgrind::instructions(cases, prefix)? {
+        for (case, value) in callgrind::instructions(cases, prefix, |operations| work.of(operations))? {
             measured.push(Figure::new(case, "instructions", value, INSTRUCTIONS_TOLERANCE));
         }
     }
@@ -147,6 +171,27 @@ fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
     (moved, worst)
 }
 
+/// Prints the cases whose additional work went unnoticed: no figure moved or, with `watched`, their instructions did
+/// not. Returns their number.
+fn told_unnoticed(known: &File, measured: &[Figure], cases: &[&Case], watched: bool) -> usize {
+    let is_noticed = |figure: &Figure| {
+        let old = known.figure(&figure.case, &figure.metric);
+        old.is_some_and(|old| old.is_moved(figure.value) && figure.value > old.value)
+    };
+    let counts = |figure: &Figure| !watched || figure.metric == "instructions";
+    let unnoticed = cases.iter().filter(|case| {
+        let mut figures = measured.iter().filter(|figure| figure.case == case.name && counts(figure));
+        let is_noticed = figures.any(is_noticed);
+        if !is_noticed {
+            say!("{}: additional work is not noticed", case.name);
+        }
+        !is_noticed
+    });
+    let unnoticed = unnoticed.count();
+    say!("gate: cases {}, unnoticed {unnoticed}", cases.len());
+    unnoticed
+}
+
 /// Prints the figures of `cases` that are in the file but were not measured. Returns their number.
 fn told_missing(known: &File, measured: &[Figure], cases: &[&Case], watched: bool) -> usize {
     let mut missing = 0;
@@ -174,10 +219,37 @@ fn rustc_version() -> String {
 mod tests {
     use super::*;
 
+    fn case(name: &str) -> &'static Case {
+        CASES.iter().find(|case| case.name == name).expect("a known case")
+    }
+
+    #[test]
+    fn three_percent_more_instructions_are_noticed_and_one_percent_is_not() {
+        let figure = |value| {
+            let of = |case: &Case| Figure::new(case.name, "instructions", value, INSTRUCTIONS_TOLERANCE);
+            CASES.iter().map(of).collect::<Vec<_>>()
+        };
+        let known = File { figures: figure(1000.0), ..File::default() };
+        let cases: Vec<&Case> = CASES.iter().collect();
+        for (value, unnoticed) in [(1030.0, 0), (1010.0, CASES.len()), (970.0, CASES.len())] {
+            assert_eq!(told_unnoticed(&known, &figure(value), &cases, true), unnoticed, "{value}");
+        }
+    }
+
+    #[test]
+    fn more_work_than_reported_moves_counts() {
+        let cases = [case("put-random"), case("get-device"), case("search")];
+        let figures =
+            |more_percent| measured(&cases, false, &[], Work { more_percent }).expect("the cases run");
+        let known = File { figures: figures(0), ..File::default() };
+        assert_eq!(told_unnoticed(&known, &figures(25), &cases, false), 0);
+        assert_eq!(told_unnoticed(&known, &figures(0), &cases, false), 3);
+    }
+
     #[test]
     fn counts_repeat_exactly() {
         for name in ["put-random", "get-table", "dynamic"] {
-            let case = CASES.iter().find(|case| case.name == name).expect("a known case");
+            let case = case(name);
             let operations = case.operations / 10;
             let [first, second] = [case.run(operations), case.run(operations)];
             let first = first.expect("the case runs");

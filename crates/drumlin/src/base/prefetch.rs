@@ -1,5 +1,5 @@
-//! Prefetches: requests for cache lines that are about to be read. Several of them wait for memory at the same time, where
-//! reads that depend on each other would wait one after the other.
+//! Prefetches: requests for cache lines that are about to be read. Several of them wait for memory at the same time,
+//! where reads that depend on each other would wait one after the other.
 
 /// Bytes of a CPU cache line.
 pub(crate) const LINE: usize = 64;

@@ -32,8 +32,8 @@ const PREFETCH_BEFORE: usize = 8;
 /// Steps between the stages of that.
 const PREFETCH_STEPS: usize = 3;
 
-/// What a cursor has prefetched of the next block, if that block is in the cache. There are two stages, since the second
-/// reads what the first has requested.
+/// What a cursor has prefetched of the next block, if that block is in the cache. There are two stages, since the
+/// second reads what the first has requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Prefetched {
     Nothing,
