@@ -114,8 +114,8 @@ impl Desk {
         Ok(decision.plans.iter().map(|plan| plan.take.len()).sum())
     }
 
-    /// Lets a policy see operations until it requests a search, and makes the search to its end. Returns the number of
-    /// its steps; 0 if the policy requests none.
+    /// Lets a policy see a few seconds of operations, and makes the last search that it requests, to its end. Returns
+    /// the number of its steps; 0 if the policy requests none.
     ///
     /// # Errors
     /// Only those of the policy registry and of the saved state.
