@@ -19,6 +19,7 @@ use drumlin_types::bug;
 use shuttle::FailurePersistence;
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Choice of the schedules of a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,8 +95,9 @@ const MODELS: &[Model] = &[
 
 /// Number of context switches in a PCT schedule.
 const SWITCHES: usize = 3;
-/// Factor between the schedules that search for a seeded bug and the schedules without a bug.
-const HUNT: usize = 10;
+/// Most schedules that search for a seeded bug. The search ends with the first failure. The rarest bug takes 600
+/// schedules on average, so its search gives up with probability e^-33.
+const HUNT: usize = 20_000;
 
 /// Runs the schedules of `scheduler`. Returns their number, or an error when one failed.
 fn check(scheduler: impl Scheduler + 'static, run: fn(), is_hunt: bool) -> Result<usize, ()> {
@@ -106,26 +108,37 @@ fn check(scheduler: impl Scheduler + 'static, run: fn(), is_hunt: bool) -> Resul
         config.failure_persistence = FailurePersistence::None;
     }
     let runner = shuttle::Runner::new(scheduler, config);
-    catch_unwind(AssertUnwindSafe(|| runner.run(run))).map_err(|_| ())
+    let counted = move || {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        run();
+    };
+    catch_unwind(AssertUnwindSafe(|| runner.run(counted))).map_err(|_| ())
 }
 
-fn search(model: &Model, schedules: usize, seed: u64, is_hunt: bool) -> Result<usize, ()> {
+/// Draws schedules of `model` from `seed`, as many as its share of `schedules`. Without that number, it searches for a
+/// seeded bug.
+fn search(model: &Model, schedules: Option<usize>, seed: u64) -> Result<usize, ()> {
+    let is_hunt = schedules.is_none();
     let Schedules::Share(share) = model.search else {
         return check(DfsScheduler::new(None, true), model.run, is_hunt);
     };
-    let half = (schedules * share / 200).max(1);
-    // The schedulers alternate, so that a bug that only one of them finds shows up early.
-    let mut total = 0;
-    for part in 0..PARTS.min(half) {
-        let (seed, count) = (seed.wrapping_add(part as u64), half.div_ceil(PARTS));
+    let half = schedules.map_or(HUNT / 2, |schedules| (schedules * share / 200).max(1));
+    // The schedulers alternate in short parts, so that a bug that only one of them finds shows up early.
+    let (mut left, mut seed, mut total) = (half, seed, 0);
+    while left > 0 {
+        let count = left.min(PART);
         total += check(RandomScheduler::new_from_seed(seed, count), model.run, is_hunt)?;
         total += check(PctScheduler::new_from_seed(seed, SWITCHES, count), model.run, is_hunt)?;
+        (left, seed) = (left - count, seed.wrapping_add(1));
     }
     Ok(total)
 }
 
-/// Number of parts of a search.
-const PARTS: usize = 10;
+/// Schedules that ran so far.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+/// Schedules that one scheduler draws before the other has its turn.
+const PART: usize = 50;
 
 /// Reads a number from an environment variable.
 fn setting(name: &str, default: u64) -> u64 {
@@ -133,10 +146,14 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Searches for the seeded bugs of `model` and returns those that were not found.
-fn hunt(model: &Model, schedules: usize, seed: u64) -> Vec<String> {
+fn hunt(model: &Model, seed: u64) -> Vec<String> {
     let is_missed = |name: &&&str| {
         bug::activate(name);
-        search(model, HUNT * schedules, seed, true).is_ok()
+        let before = RUNS.load(Ordering::Relaxed);
+        let is_missed = search(model, None, seed).is_ok();
+        let verdict = if is_missed { "not found" } else { "found" };
+        println!("{}: {name} {verdict}, {} schedules", model.name, RUNS.load(Ordering::Relaxed) - before);
+        is_missed
     };
     // Panics are expected here, so they print nothing.
     let hook = std::panic::take_hook();
@@ -156,7 +173,7 @@ fn every_schedule_holds_and_every_bug_is_found() {
     let only = std::env::var("MODEL").unwrap_or_default();
     let (mut total, mut failed, mut bugs, mut missed) = (0, Vec::new(), 0, Vec::new());
     for model in MODELS.iter().filter(|model| model.name.contains(&only)) {
-        match search(model, schedules, seed, false) {
+        match search(model, Some(schedules), seed) {
             Ok(count) => {
                 println!("{}: {count} schedules", model.name);
                 total += count;
@@ -167,7 +184,7 @@ fn every_schedule_holds_and_every_bug_is_found() {
             }
         }
         bugs += model.bugs.len();
-        missed.extend(hunt(model, schedules, seed));
+        missed.extend(hunt(model, seed));
     }
     println!(
         "shuttle: schedules {total}, failures {}, bugs {bugs}, found {}",
