@@ -60,8 +60,9 @@ impl Slice {
         const COUNTS: usize = 2 * size_of::<usize>();
         const MOST: usize = 4 * LINE;
         let start = self.buffer.as_ptr().wrapping_add(self.start).wrapping_sub(COUNTS);
-        for offset in (0..(COUNTS + len).min(MOST)).step_by(LINE) {
-            prefetch(start.wrapping_add(offset));
+        let in_line = start.addr() % LINE;
+        for offset in (0..(in_line + COUNTS + len).min(MOST)).step_by(LINE) {
+            prefetch(start.wrapping_add(offset).wrapping_sub(in_line));
         }
     }
 
