@@ -134,6 +134,8 @@ pub struct TableBuilder<S> {
     block_ordinal: u64,
     raw: Vec<u8>,
     compressor: Compressor,
+    /// Offset of the data block that was closed last and is still in `raw`, until it is taken.
+    closed: Option<u64>,
     pending: Option<Pending>,
     index: IndexBuilder,
     last_key: Vec<u8>,
@@ -164,6 +166,7 @@ impl<S: Sink> TableBuilder<S> {
             block_ordinal: 0,
             raw: Vec::new(),
             compressor: Compressor::new(settings.compression),
+            closed: None,
             pending: None,
             index: IndexBuilder::new(),
             last_key: Vec::new(),
@@ -291,9 +294,7 @@ impl<S: Sink> TableBuilder<S> {
         if self.is_empty() {
             return Err(BuildError::Empty);
         }
-        if !self.block.is_empty() {
-            self.close_block()?;
-        }
+        self.end_block()?;
         self.settle_pending(None);
         self.properties.keys = self.hashes.len() as u64;
         self.properties.data_bytes = self.written;
@@ -330,7 +331,19 @@ impl<S: Sink> TableBuilder<S> {
         Ok(Handle { offset, sealed_len })
     }
 
+    /// Writes the open data block, if it has entries. The next entry begins another one.
+    pub fn end_block(&mut self) -> Result<(), BuildError<S::Error>> {
+        if self.block.is_empty() { Ok(()) } else { self.close_block() }
+    }
+
+    /// Returns the offset and the uncompressed bytes of the data block that was written last, if this call is the first
+    /// since then.
+    pub fn take_closed(&mut self) -> Option<(u64, &[u8])> {
+        self.closed.take().map(|offset| (offset, &self.raw[..]))
+    }
+
     fn close_block(&mut self) -> Result<(), BuildError<S::Error>> {
+        self.closed = None;
         self.raw.clear();
         self.block.finish_into(&mut self.raw);
         let offset = self.written;
@@ -341,6 +354,7 @@ impl<S: Sink> TableBuilder<S> {
         self.written += (stored.len() + SEAL_LEN) as u64;
         self.sink.append(stored).map_err(BuildError::Sink)?;
         self.sink.append(&seal).map_err(BuildError::Sink)?;
+        self.closed = Some(offset);
         self.pending = Some(Pending {
             offset,
             end: self.written,

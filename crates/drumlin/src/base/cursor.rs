@@ -63,6 +63,11 @@ pub(crate) trait Cursor: Send {
     fn value_slice(&self) -> Slice {
         Slice::from(self.value())
     }
+    /// Whether the block of the entry is warm: cached because readers keep asking for it. Only when valid, and only
+    /// known to the cursors of compactions.
+    fn is_warm(&self) -> bool {
+        false
+    }
     /// Moves to the first entry.
     fn seek_first(&mut self) -> Result<()>;
     /// Moves to the last entry.
@@ -113,6 +118,9 @@ impl Cursor for Box<dyn Cursor> {
     }
     fn value_slice(&self) -> Slice {
         (**self).value_slice()
+    }
+    fn is_warm(&self) -> bool {
+        (**self).is_warm()
     }
     fn seek_first(&mut self) -> Result<()> {
         (**self).seek_first()

@@ -87,7 +87,7 @@ impl MergeJob {
             self.left.entries -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(key.len() + value.len());
             self.outputs.note_read(self.stream.read());
-            self.outputs.add(key, self.stream.seq(), self.stream.kind(), value)?;
+            self.outputs.add(key, self.stream.seq(), self.stream.kind(), value, self.stream.is_warm())?;
         }
         self.left = InputLeft::WHOLE;
         Ok(Progress::More)

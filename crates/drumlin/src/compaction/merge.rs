@@ -182,6 +182,12 @@ impl<C: Cursor> MergeStream<C> {
         }
     }
 
+    /// Returns whether the entry comes from a warm block. Entries that were rewritten count as cold.
+    #[inline]
+    pub(crate) fn is_warm(&self) -> bool {
+        matches!(self.at, At::Input) && self.input.is_warm()
+    }
+
     pub(crate) fn value(&self) -> &[u8] {
         match self.at {
             At::Queue => &self.queue[0].value,

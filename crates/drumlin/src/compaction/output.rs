@@ -116,8 +116,15 @@ impl Outputs {
         self.read = read;
     }
 
-    /// Adds an entry. Entries come in internal order.
-    pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+    /// Adds an entry. Entries come in internal order. `is_warm` tells whether it comes from a warm block.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+        is_warm: bool,
+    ) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
             open.writer.size() >= self.spec.file_bytes
                 && open
@@ -132,7 +139,7 @@ impl Outputs {
             self.open = Some(self.start()?);
         }
         let open = self.open.as_mut().expect("just opened");
-        open.writer.add(key, seq, kind, value)?;
+        open.writer.add(key, seq, kind, value, is_warm)?;
         match &mut open.points {
             Some((_, last)) => {
                 last.clear();
@@ -184,6 +191,7 @@ impl Outputs {
         let path = self.files.table_path(id);
         let mut writer = TableWriter::create(&self.files.env, &path, id, self.spec.table)?;
         writer.set_owner(self.spec.owner.clone())?;
+        writer.carry_to(Arc::clone(&self.files.cache), id);
         Ok(UnfinishedTable { id, writer, points: None })
     }
 

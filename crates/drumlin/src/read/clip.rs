@@ -68,6 +68,11 @@ impl<C: Cursor> Cursor for ClippedCursor<C> {
         self.inner.value_slice()
     }
 
+    #[inline]
+    fn is_warm(&self) -> bool {
+        self.inner.is_warm()
+    }
+
     fn seek_first(&mut self) -> Result<()> {
         let moved = self.inner.seek(&self.bounds.start, Seq::MAX);
         self.check_end(moved)

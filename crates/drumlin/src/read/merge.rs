@@ -230,6 +230,11 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.current().value_slice()
     }
 
+    #[inline]
+    fn is_warm(&self) -> bool {
+        self.current().is_warm()
+    }
+
     fn seek_first(&mut self) -> Result<()> {
         self.guarded(|merge| merge.seek_all(Direction::Forward, C::seek_first))
     }

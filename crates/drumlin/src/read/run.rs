@@ -197,6 +197,11 @@ impl<F: OpenFile> Cursor for RunCursor<F> {
         self.current().value_slice()
     }
 
+    #[inline]
+    fn is_warm(&self) -> bool {
+        self.current().is_warm()
+    }
+
     fn seek_first(&mut self) -> Result<()> {
         self.guarded(|run| {
             if run.files.len() == 0 {

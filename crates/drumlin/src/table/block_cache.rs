@@ -14,6 +14,11 @@
 //!
 //! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
+//! A compaction replaces cached blocks of its inputs by blocks of its outputs (`carry`). It takes the rounds of the
+//! input blocks, and inserts the output blocks into the main queue without a round. All of them are evicted at the
+//! front unless a reader asks for them, and input blocks get there first. The pointer of an output block is set when a
+//! reader first asks for it.
+//!
 //! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark.
 //! The mark counts when the block reaches the front of its queue. The pointer of a probationary block is set only when
 //! it is requested again. Setting and clearing pointers costs more than the queues do, and most blocks of scans are
@@ -136,6 +141,14 @@ impl CachedBlock {
         self.rounds
     }
 
+    /// Takes its rounds. Returns whether it is warm: a reader has asked for it again after it was inserted. A block of
+    /// the main queue that no pointer leads to was carried over, and nobody has asked for it since.
+    fn hand_over(&mut self) -> bool {
+        let rounds = self.rounds();
+        self.rounds = 0;
+        rounds > 0 || self.owner.is_some()
+    }
+
     /// Makes `pointer` lead to the block, in place of an earlier pointer.
     fn settle(&mut self, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
         if self.owner.as_ref().is_some_and(|owner| owner.is(&pointer)) {
@@ -154,6 +167,8 @@ pub(crate) struct CacheStats {
     pub(crate) misses: u64,
     /// Evicted blocks.
     pub(crate) evictions: u64,
+    /// Blocks of outputs that compactions inserted in place of blocks of their inputs.
+    pub(crate) carried: u64,
     /// Number of blocks held.
     pub(crate) blocks: u64,
     /// Bytes charged for the blocks held.
@@ -178,6 +193,7 @@ struct Shard {
     hits: u64,
     misses: u64,
     evictions: u64,
+    carried: u64,
 }
 
 impl Shard {
@@ -220,6 +236,27 @@ impl Shard {
             self.small_bytes += charge;
         }
         self.shrink();
+    }
+
+    fn carry(&mut self, place: BlockKey, block: Block) -> bool {
+        let charge = block.held_bytes() + ENTRY_OVERHEAD;
+        if charge > self.capacity {
+            return false;
+        }
+        let MapEntry::Vacant(vacant) = self.entries.entry(place) else { return false };
+        vacant.insert(CachedBlock {
+            cached: Cached::new(block),
+            charge,
+            rounds: 0,
+            is_main: true,
+            owner: None,
+        });
+        self.of_table.entry(place.table).or_default().push(place.offset);
+        self.main.push_back(place);
+        self.main_bytes += charge;
+        self.carried += 1;
+        self.shrink();
+        true
     }
 
     fn shrink(&mut self) {
@@ -373,8 +410,7 @@ impl BlockCache {
         self.shard(place).lock().get(place, pointer, &self.epochs).map(BlockRef::Owned)
     }
 
-    /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the
-    /// cache.
+    /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the cache.
     pub(super) fn peek<'p>(
         &self,
         table: TableId,
@@ -390,20 +426,40 @@ impl BlockCache {
         shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
 
+    /// Takes its rounds from the cached block of `table` at `offset`, since a compaction has read it: it is evicted at
+    /// the front unless a reader asks for it again. Returns whether it was warm.
+    pub(super) fn hand_over(&self, table: TableId, offset: u64) -> bool {
+        let place = BlockKey::new(table, offset);
+        self.shard(place).lock().entries.get_mut(&place).is_some_and(CachedBlock::hand_over)
+    }
+
+    /// Inserts a block of a table that nobody reads yet, in place of blocks that the table replaces. It enters the main
+    /// queue without a round, so it is evicted at the front unless a reader asks for it. Returns whether it was
+    /// inserted.
+    pub(super) fn carry(&self, table: TableId, offset: u64, block: Block) -> bool {
+        let place = BlockKey::new(table, offset);
+        self.takes_blocks() && self.shard(place).lock().carry(place, block)
+    }
+
     pub(super) fn scans(&self) -> &ScanLength {
         &self.scans
     }
 
     /// Inserts a block. The pointer of a block that enters the main queue is set.
     pub(super) fn insert(&self, table: TableId, offset: u64, pointer: CachedPointer<'_>, block: Block) {
-        if self.retires_too_much() {
-            self.epochs.try_collect();
-            if self.retires_too_much() {
-                return;
-            }
+        if !self.takes_blocks() {
+            return;
         }
         let place = BlockKey::new(table, offset);
         self.shard(place).lock().insert(place, block, pointer, &self.epochs);
+    }
+
+    /// Returns whether the cache takes new blocks, after freeing evicted ones if those hold too much memory.
+    fn takes_blocks(&self) -> bool {
+        if self.retires_too_much() {
+            self.epochs.try_collect();
+        }
+        !self.retires_too_much()
     }
 
     /// Returns whether evicted blocks that readers may still use hold too much memory.
@@ -492,6 +548,7 @@ impl BlockCache {
             stats.hits += shard.hits;
             stats.misses += shard.misses;
             stats.evictions += shard.evictions;
+            stats.carried += shard.carried;
             stats.blocks += shard.entries.len() as u64;
             stats.bytes += (shard.small_bytes + shard.main_bytes) as u64;
         }
@@ -540,8 +597,8 @@ impl BlockCache {
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
             assert!(
-                shard.entries.values().all(|entry| !entry.is_main || entry.owner.is_some()),
-                "what stays has a pointer"
+                shard.entries.values().all(|e| !e.is_main || e.owner.is_some() || e.rounds == 0),
+                "what stays has a pointer, once a reader has asked for it"
             );
             settled += shard.entries.values().filter(|entry| entry.owner.is_some()).count();
         }

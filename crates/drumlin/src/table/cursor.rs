@@ -3,7 +3,8 @@
 //! A cursor keeps one data block and its position among the fences. It reads ahead when it moves forward from block
 //! to block (see `read_ahead`).
 //!
-//! Cursors of compactions use cached blocks but do not mark them as used and insert none. Their uncompressed blocks
+//! Cursors of compactions use cached blocks but do not mark them as used and insert none. They tell which entries come
+//! from blocks that readers keep in the cache; blocks of the outputs replace these (`carry`). Their uncompressed blocks
 //! are slices of the read-ahead buffer. Blocks that enter the cache are copies, because a slice would keep the whole
 //! buffer alive.
 //!
@@ -49,6 +50,8 @@ pub(crate) struct TableCursor {
     fences: FenceCursor,
     /// Block of the current fence.
     block: Option<DataBlock>,
+    /// Whether that block is cached because readers have asked for it more than once, and is handed over.
+    is_warm: bool,
     index: usize,
     entry: EntryCursor,
     valid: bool,
@@ -73,6 +76,7 @@ impl TableCursor {
             options,
             fences: FenceCursor::default(),
             block: None,
+            is_warm: false,
             index: 0,
             entry: EntryCursor::default(),
             valid: false,
@@ -116,11 +120,15 @@ impl TableCursor {
         let table = &self.table;
         let pointer = self.fences.pointer(table);
         let pin = table.cache.epochs().pin();
+        self.is_warm = false;
         let cached = if self.options.fill_cache {
             table.cache.get(table.id(), fence.offset, pointer, &pin)
         } else {
             table.cache.peek(table.id(), fence.offset, pointer, &pin)
         };
+        if cached.is_some() && self.options.hands_over {
+            self.is_warm = table.cache.hand_over(table.id(), fence.offset);
+        }
         if let Some(cached) = cached {
             self.ahead.passed(table, fence);
             let Some(block) = cached.data() else { return Err(table.not_data(fence)) };
@@ -251,6 +259,10 @@ impl Cursor for TableCursor {
     fn value_slice(&self) -> Slice {
         let block = self.block.as_ref().filter(|_| self.valid);
         block.and_then(|block| block.bytes.part(self.entry.value())).unwrap_or_default()
+    }
+
+    fn is_warm(&self) -> bool {
+        self.is_warm
     }
 
     fn seek_first(&mut self) -> Result<()> {

@@ -21,6 +21,7 @@
 pub(crate) mod ahead;
 mod block;
 mod block_cache;
+mod carry;
 mod cursor;
 mod fences;
 mod filter;

@@ -46,6 +46,8 @@ const fn within(bytes: usize, most: usize) -> usize {
 pub(crate) struct CursorOptions {
     /// Whether blocks read from the file enter the cache.
     pub(crate) fill_cache: bool,
+    /// Whether another table takes over what is read. Cached blocks then give way to those of that table (`carry`).
+    pub(crate) hands_over: bool,
     /// Upper bound on the read-ahead window in bytes; 0 disables read-ahead.
     pub(crate) readahead: usize,
     /// Minimum window of the first read-ahead, in bytes.
@@ -56,20 +58,27 @@ impl CursorOptions {
     /// Options for user scans.
     #[cfg(test)]
     pub(crate) const SCAN: CursorOptions = CursorOptions::scan(SCAN_MOST);
-    /// Options for compactions and other work that reads everything once.
-    pub(crate) const MERGE: CursorOptions = CursorOptions::merge(COMPACTION_MAX);
+    /// Options for work that reads everything once.
+    pub(crate) const MERGE: CursorOptions =
+        CursorOptions { hands_over: false, ..CursorOptions::merge(COMPACTION_MAX) };
 
     /// Options for checks: no memory beyond one block.
-    pub(crate) const CHECK: CursorOptions = CursorOptions { fill_cache: false, readahead: 0, first: 0 };
+    pub(crate) const CHECK: CursorOptions =
+        CursorOptions { fill_cache: false, hands_over: false, readahead: 0, first: 0 };
 
     /// Options for user scans that have `bytes` of memory per run.
     pub(crate) const fn scan(bytes: usize) -> CursorOptions {
-        CursorOptions { fill_cache: true, readahead: within(bytes, SCAN_MOST), first: 0 }
+        CursorOptions { fill_cache: true, hands_over: false, readahead: within(bytes, SCAN_MOST), first: 0 }
     }
 
     /// Options for compactions that have `bytes` of memory per run.
     pub(crate) const fn merge(bytes: usize) -> CursorOptions {
-        CursorOptions { fill_cache: false, readahead: within(bytes, COMPACTION_MAX), first: LEAST }
+        CursorOptions {
+            fill_cache: false,
+            hands_over: true,
+            readahead: within(bytes, COMPACTION_MAX),
+            first: LEAST,
+        }
     }
 
     /// Returns whether the cursor's scans count towards the table's estimated scan length.

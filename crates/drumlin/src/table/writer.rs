@@ -6,7 +6,10 @@
 //! A writer that is dropped unfinished removes its file, since nothing can refer to it. It also removes a file whose
 //! sync failed: after a failure it retries nothing on that file.
 
+use super::BlockCache;
+use super::carry::Carry;
 use crate::base::error::{Error, ErrorKind, Result};
+use drumlin_env::sync::Arc;
 use drumlin_env::{Env, File, FileKind, Fs};
 use drumlin_format::compression::Compression;
 use drumlin_format::table::{BuildError, FilterSpec, Owner, Sink, TableBuilder, TableSettings, TableSummary};
@@ -52,6 +55,7 @@ pub(crate) struct TableWriter {
     path: PathBuf,
     /// `None` after `finish`.
     builder: Option<TableBuilder<FileSink>>,
+    carry: Option<Carry>,
     finished: bool,
 }
 
@@ -72,8 +76,14 @@ impl TableWriter {
             fs: env.fs().clone(),
             path: path.to_owned(),
             builder: Some(TableBuilder::new(sink, settings)),
+            carry: None,
             finished: false,
         })
+    }
+
+    /// Lets blocks of warm entries enter `cache` as they are written.
+    pub(crate) fn carry_to(&mut self, cache: Arc<BlockCache>, id: TableId) {
+        self.carry = Some(Carry::new(cache, id));
     }
 
     fn builder(&mut self) -> Result<&mut TableBuilder<FileSink>> {
@@ -86,10 +96,33 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Appends an entry. Entries must arrive in internal order.
-    pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+    /// Appends an entry. Entries must arrive in internal order. `is_warm` tells whether it comes from a warm block.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+        is_warm: bool,
+    ) -> Result<()> {
         let outcome = self.builder()?.add(key, seq, kind, value);
-        outcome.map_err(|error| self.error(error))
+        outcome.map_err(|error| self.error(error))?;
+        self.end_block();
+        if let Some(carry) = &mut self.carry {
+            carry.add(key.len() + value.len(), is_warm);
+        }
+        Ok(())
+    }
+
+    /// Passes the data block that was written last to the cache, if there is a new one. Adding an entry may write the
+    /// block before it, so this comes before the entry counts.
+    #[inline]
+    fn end_block(&mut self) {
+        if let (Some(carry), Some(builder)) = (&mut self.carry, &mut self.builder)
+            && let Some((offset, raw)) = builder.take_closed()
+        {
+            carry.end_block(offset, raw);
+        }
     }
 
     /// Adds a range tombstone. They may arrive in any order.
@@ -128,6 +161,9 @@ impl TableWriter {
 
     /// Builds the filter, writes the remaining blocks, syncs the data and closes the file.
     pub(crate) fn finish(&mut self, filter: impl Into<FilterSpec>) -> Result<TableSummary> {
+        let ended = self.builder()?.end_block();
+        ended.map_err(|error| self.error(error))?;
+        self.end_block();
         let Some(builder) = self.builder.take() else {
             return Err(Error::new(ErrorKind::Bug, "table is already finished"));
         };
@@ -146,6 +182,9 @@ impl TableWriter {
         self.builder = None;
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
+        }
+        if let Some(carry) = &self.carry {
+            carry.abandon();
         }
         self.fs.unlink(&self.path, FileKind::Table)
     }

@@ -2,6 +2,7 @@
 
 use super::super::block::Block;
 use super::super::block::{CachedPointer, Pointers};
+use super::super::carry::Carry;
 use super::*;
 use crate::base::slice::Slice;
 
@@ -80,7 +81,9 @@ fn what_was_put_in_comes_out_or_is_gone() {
         match draw.next(100) {
             0 => cache.forget_table(table),
             1 => cache.set_memory(draw.next(200_000) as usize),
-            2..50 => cache.insert(table, *offset, pointer, block.clone()),
+            2..44 => cache.insert(table, *offset, pointer, block.clone()),
+            44..48 => drop(cache.carry(table, *offset, block.clone())),
+            48..50 => drop(cache.hand_over(table, *offset)),
             _ => {
                 if let Some(got) = cache.get(table, *offset, pointer, &cache.epochs().pin()) {
                     let Block::Data(block) = block else { unreachable!("all are data blocks") };
@@ -206,7 +209,7 @@ fn directory(mem: &MemEnv, count: u64) -> Vec<u64> {
         let path = PathBuf::from("/db").join(table_file_name(TableId(number)));
         let mut writer =
             TableWriter::create(&mem.env(), &path, TableId(number), TableOptions::default()).expect("room");
-        writer.add(&number.to_be_bytes(), number, Kind::Put, b"").expect("first");
+        writer.add(&number.to_be_bytes(), number, Kind::Put, b"", false).expect("first");
         lengths.push(writer.finish(0.0).expect("room").file_len);
     }
     lengths
@@ -341,4 +344,65 @@ fn open_tables_share_the_memory_with_blocks() {
     cache.remove(TableId(1));
     assert_eq!((cache.open_bytes(), blocks.capacity()), (0, MEMORY));
     blocks.check();
+}
+
+/// A block is warm if a reader has asked for it since it was inserted. A block that was carried over is no warmer.
+#[test]
+fn blocks_are_handed_over_once_unless_a_reader_asks() {
+    let (_, _, blocks) = data_blocks(2);
+    let cache = Plain::new(1 << 20);
+    let [(old, block), (new, _)] = &blocks[..] else { unreachable!("two blocks") };
+    assert!(!cache.hand_over(ID, *old), "it is not there");
+    cache.insert(ID, *old, block.clone());
+    assert!(!cache.hand_over(ID, *old), "it was read once");
+    assert!(cache.has(ID, *old));
+    assert!(cache.hand_over(ID, *old));
+    assert!(cache.carry(ID, *new, block.clone()));
+    assert!(!cache.carry(ID, *new, block.clone()), "it is there");
+    assert!(!cache.hand_over(ID, *new), "nobody has asked for it");
+    assert!(cache.has(ID, *new));
+    assert!(cache.hand_over(ID, *new));
+    cache.check();
+    cache.set_memory(0);
+    assert!(!cache.carry(ID, *new, block.clone()), "there is no room");
+    assert_eq!(cache.stats().blocks, 0);
+}
+
+/// Ends blocks with entries of these bytes: all, and warm ones. Returns the numbers of those that the cache holds.
+fn carried(entries: &[(usize, usize)]) -> Vec<usize> {
+    let (_, _, blocks) = data_blocks(1);
+    let Block::Data(block) = &blocks[0].1 else { unreachable!("it is a data block") };
+    let cache = Arc::new(BlockCache::new(10 << 20));
+    let mut carry = Carry::new(Arc::clone(&cache), TableId(7));
+    let mut held = Vec::new();
+    for (number, &(all, warm)) in entries.iter().enumerate() {
+        carry.add(all - warm, false);
+        carry.add(warm, true);
+        let before = cache.stats().carried;
+        carry.end_block(number as u64, &block.bytes);
+        if cache.stats().carried > before {
+            held.push(number);
+        }
+    }
+    cache.check();
+    assert_eq!(cache.stats().blocks, held.len() as u64);
+    carry.abandon();
+    assert_eq!(cache.stats().blocks, 0);
+    held
+}
+
+#[test]
+fn warm_blocks_are_carried_over_and_cold_ones_are_not() {
+    let thousand = |warm: &[usize]| carried(&warm.iter().map(|&warm| (1000, warm)).collect::<Vec<_>>());
+    assert_eq!(thousand(&[1000, 0, 0, 1000, 1000, 0]), [0, 3, 4]);
+    assert_eq!(thousand(&[500; 8]), [1, 3, 5, 7], "half of the bytes are warm");
+    assert_eq!(thousand(&[900, 100, 100, 100]), [1], "the credit of two blocks pays for one");
+    assert_eq!(thousand(&[0; 4]), [0; 0]);
+}
+
+#[test]
+fn a_large_block_does_not_pay_for_many_cold_ones() {
+    let mut entries = vec![(100_000, 99_000)];
+    entries.extend([(1000, 10); 50]);
+    assert_eq!(carried(&entries), [1, 2]);
 }

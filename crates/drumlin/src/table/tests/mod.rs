@@ -74,7 +74,7 @@ impl Fixture {
         let path = PathBuf::from("/db").join(table_file_name(ID));
         let mut writer = TableWriter::create(&env, &path, ID, options).expect("room");
         for ((key, Reverse(seq)), (kind, value)) in versions {
-            writer.add(key, *seq, *kind, value).expect("in order");
+            writer.add(key, *seq, *kind, value, false).expect("in order");
         }
         for (range, seq) in tombstones {
             writer.add_range_tombstone(range.clone(), *seq).expect("not finished");

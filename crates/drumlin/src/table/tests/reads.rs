@@ -198,7 +198,12 @@ fn cursors_agree_with_the_map() {
     for_each_shape(300, |versions, _, table, draw| {
         for readahead in [0, 100, 1000, 1 << 20] {
             for (fill_cache, first) in [(false, 0), (true, 0), (false, 300), (true, 32 << 10)] {
-                walk(versions, table, draw, CursorOptions { fill_cache, readahead, first });
+                walk(
+                    versions,
+                    table,
+                    draw,
+                    CursorOptions { fill_cache, readahead, first, hands_over: !fill_cache },
+                );
             }
         }
     });

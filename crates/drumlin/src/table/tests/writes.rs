@@ -10,7 +10,7 @@ fn create(mem: &MemEnv, options: TableOptions) -> Result<TableWriter, Error> {
 }
 
 fn fill(writer: &mut TableWriter, entries: u32) -> Result<(), Error> {
-    (0..entries).try_for_each(|i| writer.add(&i.to_be_bytes(), 1, Kind::Put, &[7; 100]))
+    (0..entries).try_for_each(|i| writer.add(&i.to_be_bytes(), 1, Kind::Put, &[7; 100], false))
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn each_failure_is_reported_and_cleaned_up() {
 fn misuse_is_an_error() {
     let mem = MemEnv::new(1);
     let mut writer = create(&mem, TableOptions::default()).expect("room");
-    writer.add(b"b", 5, Kind::Put, b"").expect("first");
-    assert_eq!(writer.add(b"a", 5, Kind::Put, b"").expect_err("order").kind(), ErrorKind::Bug);
+    writer.add(b"b", 5, Kind::Put, b"", false).expect("first");
+    assert_eq!(writer.add(b"a", 5, Kind::Put, b"", false).expect_err("order").kind(), ErrorKind::Bug);
     let long = vec![0; drumlin_types::MAX_KEY_LEN + 1];
-    let error = writer.add(&long, 5, Kind::Put, b"").expect_err("too long");
+    let error = writer.add(&long, 5, Kind::Put, b"", false).expect_err("too long");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
