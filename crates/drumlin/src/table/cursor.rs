@@ -50,7 +50,8 @@ pub(crate) struct TableCursor {
     fences: FenceCursor,
     /// Block of the current fence.
     block: Option<DataBlock>,
-    /// Whether that block is cached because readers have asked for it more than once, and is handed over.
+    /// Whether that block is warm: a reader has asked for it again after it was inserted into the cache. Always `false`
+    /// for cursors that do not hand blocks over.
     is_warm: bool,
     index: usize,
     entry: EntryCursor,
