@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Measures the reports of the comparison with other engines that are missing, three rounds each: one report per command,
-# in docs/results/comparison. To measure a report again, delete its file first.
-# Nothing else may run meanwhile: rounds of a machine that was not idle do not count.
+# in docs/results/comparison. To measure a report again, delete its file first. A report that was interrupted has the
+# suffix `.part` and is measured again.
+# Nothing else may run meanwhile: rounds of a machine that was not idle do not count. In each round Drumlin runs twice
+# (`--aa`), which shows how far two runs of the same program differ.
 #
 #     bash scripts/compare.sh [ROW..]
+#
+# Stores go to the folder DB (default: $TMPDIR or /tmp), which must lie on a disk.
 #
 # Afterwards `cargo xtask bless -p drumlin-bench` generates docs/results/comparison.md from the reports.
 set -euo pipefail
@@ -14,7 +18,8 @@ mkdir -p "$results"
 program=compare/target/release/drumlin-compare
 
 pair=drumlin,rocksdb,rocksdb-tuned
-four=$pair,rocksdb-pinned,rocksdb-universal
+writers=$pair,rocksdb-universal
+four=$writers,rocksdb-pinned
 wanted=" $* "
 failed=()
 row() {
@@ -23,18 +28,19 @@ row() {
     if [ "$wanted" != "  " ] && [[ "$wanted" != *" $name "* ]]; then return; fi
     if [ -f "$file" ]; then return; fi
     echo "== $name: $*" >&2
-    "$program" "$@" --rounds 3 --brief --json "$file" || failed+=("$name")
+    "$program" "$@" --rounds 3 --aa --brief ${DB:+--db "$DB"} --json "$file" || failed+=("$name")
 }
 
 row small micro fillrandom,readrandom,readmissing,seekrandom,readseq --num 1000000 --engines "$four,fjall,redb,lmdb"
-row large micro fillrandom,readrandom,readmissing,seekrandom,scan50,readseq --num 10000000 --reads 1000000 \
-    --engines "$pair"
-row kib micro fillrandom,readrandom,readmissing,seekrandom --num 2000000 --reads 400000 --key-size 24 \
-    --value-size 1000 --engines "$pair,rocksdb-universal"
-row overwrite micro fillrandom,overwrite --num 4000000 --engines "$pair,rocksdb-universal"
-row ycsb ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --engines "$pair,rocksdb-universal"
-row ycsb-2 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 2 --engines "$pair"
-row beside-writer micro readwhilewriting --num 1000000 --engines "$pair"
+row large micro fillrandom,readrandom,readmissing,seekrandom,scan50,readseq --num 10000000 --engines "$pair"
+row kib micro fillrandom,readrandom,readmissing,seekrandom --num 2000000 --key-size 24 --value-size 1000 \
+    --engines "$writers"
+row overwrite micro fillrandom,overwrite --num 4000000 --engines "$writers"
+row ycsb ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --engines "$writers"
+row ycsb-2 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 2 --engines "$writers"
+row ycsb-4 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 4 --engines "$writers"
+row ycsb-large ycsb --workload all --records 10000000 --ops 1000000 --value-size 100 --engines "$writers"
+row beside-writer micro readwhilewriting --num 1000000 --write-rate 10000000 --engines "$writers"
 row uncached micro readuncached,readuncached16,multiget,readpagecache --num 1500000 --reads 60000 \
     --engines "$pair,rocksdb-pinned"
 row sync micro fillsync --num 1000000 --engines "$pair"

@@ -7,9 +7,12 @@
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
 //!
 //! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
-//! The first, second and fourth form take more than the given memory, by index and filter blocks and by write buffers;
-//! reports show the resident memory. Where Drumlin flushes several small memtables together, the write buffers are as
-//! large as such a flush.
+//! The first, second and fourth form may take more than the given memory, by index and filter blocks and by write
+//! buffers; reports show the resident memory. Where Drumlin flushes several small memtables together, the write buffers
+//! are as large as such a flush. The tuned forms may have as many bytes of write buffers as Drumlin has of memtables
+//! before either stops writers.
+//!
+//! Left at their defaults: triggers of slowdowns and stops by level 0, and `enable_pipelined_write`.
 //!
 //! With direct I/O, all forms read past the page cache, and all but the first also flush and compact past it;
 //! otherwise all I/O goes through the page cache. Options without a setter in the crate are set as text.
@@ -48,6 +51,10 @@ pub enum Form {
 
 /// Number of level 0 files that start a compaction, by default.
 const LEVEL0_TRIGGER: u64 = 4;
+/// Fraction of the memory that Drumlin's memtables may take.
+const MEMTABLES: (u64, u64) = (3, 8);
+/// Most write buffers of a tuned store.
+const MOST_BUFFERS: u64 = 64;
 /// Bytes after which a tuned store starts the write-back of a file.
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
@@ -97,6 +104,7 @@ impl RocksDb {
             options = options.get_options_from_string(&more).map_err(rocksdb::Error::into_string)?;
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(0.1);
+            options.set_max_write_buffer_number(write_buffers(config) as i32);
             options.set_recycle_log_file_num(recycled_logs(config));
             options.set_bytes_per_sync(BYTES_PER_SYNC);
             options.set_max_bytes_for_level_base(LEVEL0_TRIGGER * config.flush_bytes());
@@ -156,6 +164,7 @@ impl RocksDb {
                 ("separate_key_value_in_data_block", yes(true)),
                 ("optimize_filters_for_memory", yes(true)),
                 ("memtable_whole_key_filtering", yes(true)),
+                ("max_write_buffer_number", write_buffers(config).to_string()),
                 ("recycle_log_file_num", recycled_logs(config).to_string()),
                 ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
                 ("max_bytes_for_level_base", (LEVEL0_TRIGGER * config.flush_bytes()).to_string()),
@@ -164,6 +173,12 @@ impl RocksDb {
         }
         lines
     }
+}
+
+/// Returns the number of write buffers that a tuned store may have before it stops writers: at least two, the default.
+fn write_buffers(config: &EngineConfig) -> u64 {
+    let bytes = config.memory_bytes / MEMTABLES.1 * MEMTABLES.0;
+    (bytes / config.flush_bytes()).clamp(2, MOST_BUFFERS)
 }
 
 /// Returns the number of log files that a tuned store keeps to write again. With recycled logs, RocksDB refuses writes

@@ -2,8 +2,8 @@
 //!
 //! A ratio compares two engines in one round in which the digests of their operation streams are equal. The result is
 //! the median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if it exceeds
-//! 5 % and also exceeds the difference between the engine and its own control run, if there was one. A ratio never
-//! combines numbers of different invocations.
+//! 5 %, and the largest difference between the engine and its control run, if there was one. A ratio never combines
+//! numbers of different invocations.
 
 use crate::report::model::PhaseReport;
 use crate::rounds::CONTROL;
@@ -42,17 +42,17 @@ impl Spread {
     }
 }
 
-/// Verdict on a ratio.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Verdict on a ratio. Ordered from the least favourable one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// The engine is better by more than the noise.
-    Better,
     /// The engine is worse by more than the noise.
     Worse,
     /// The difference is within the noise, or the rounds disagree.
     NoDifference,
     /// Fewer than [`LEAST_ROUNDS`] rounds, so a difference cannot be told from noise.
     TooFewRounds,
+    /// The engine is better by more than the noise.
+    Better,
 }
 
 impl Verdict {
@@ -137,10 +137,16 @@ pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
     of_name.iter().any(|a| of_name.iter().any(|b| a.round == b.round && a.stream != b.stream))
 }
 
-/// Returns the largest relative difference between `engine` and its control in phase `name`; 0 without a control.
-fn control_noise(phases: &[PhaseReport], name: &str, engine: &str) -> f64 {
+/// Returns the largest relative difference in `quantity` between `engine` and its control in phase `name`; 0 without
+/// a control.
+pub fn control_noise(
+    phases: &[PhaseReport],
+    name: &str,
+    engine: &str,
+    quantity: impl Fn(&PhaseReport) -> Option<f64>,
+) -> f64 {
     let control = format!("{engine}{CONTROL}");
-    let rates = ratios(phases, name, engine, &control, |phase| Some(phase.ops_per_s));
+    let rates = ratios(phases, name, engine, &control, quantity);
     rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max)
 }
 
@@ -153,7 +159,8 @@ pub fn compare(phases: &[PhaseReport], engine: &str) -> Vec<Comparison> {
             let rates = ratios(phases, &name, engine, base, |phase| Some(phase.ops_per_s));
             let Some(throughput) = Spread::of(rates) else { continue };
             let cpu = ratios(phases, &name, base, engine, |phase| Some(phase.thread_cpu_us_per_op));
-            let verdict = Verdict::of(&throughput, control_noise(phases, &name, engine));
+            let noise = control_noise(phases, &name, engine, |phase| Some(phase.ops_per_s));
+            let verdict = Verdict::of(&throughput, noise);
             comparisons.push(Comparison {
                 name,
                 engine: engine.to_owned(),

@@ -2,9 +2,9 @@
 //!
 //! In a round every engine runs once, in an order that rotates from round to round. Round `r` uses the seed of
 //! the first round plus `r` - 1. Each run is a child process of the same executable with an empty directory, so no run
-//! inherits memory, threads or page tables from another. The machine is calibrated before each run. A run is repeated
-//! at most twice if the host or other programs took much CPU time, or if its calibration is far from the median. The
-//! noisy run stays in the report, marked as unusable.
+//! inherits memory, threads or page tables from another. The machine is calibrated several times before the first run,
+//! and once before each run. A run is repeated at most twice if the host or other programs took much CPU time, or if
+//! its calibration is far from the median of all so far. The noisy run stays in the report, marked as unusable.
 //!
 //! The parent passes a job to the child as a JSON file, and the child returns its result in another.
 
@@ -26,6 +26,8 @@ const STEAL_MOST: f64 = 2.0;
 const FOREIGN_MOST: f64 = 5.0;
 /// Relative distance of a calibration from the median above which a run is repeated.
 const CALIBRATION_MOST: f64 = 0.10;
+/// Number of calibrations before the first run. Without them, a first run on a slow machine would set the median.
+const FIRST_CALIBRATIONS: u32 = 4;
 /// Maximum number of repeats of a run.
 const REPEATS: u32 = 2;
 
@@ -114,13 +116,16 @@ pub struct Rounds {
     pub options: BTreeMap<String, BTreeMap<String, String>>,
     /// What was skipped, with reasons.
     pub warnings: Vec<String>,
-    /// Calibrations, one before each run, in order.
+    /// Calibrations, several before the first run and one before each run, in order.
     pub calibration: Vec<Calibration>,
 }
 
 impl Rounds {
     /// Runs `task` according to `plan`, and calls `after` after each engine.
     pub fn run(&mut self, plan: &Plan, task: &Task, after: &mut After<'_>) -> Result<()> {
+        for _ in 0..FIRST_CALIBRATIONS {
+            self.calibrate(plan, task)?;
+        }
         let first = self.round(plan, task, 1, after)?;
         let rounds = plan.rounds.unwrap_or_else(|| enough_rounds(first));
         for round in 2..=rounds {
@@ -186,7 +191,7 @@ impl Rounds {
         loads.sort_by(f64::total_cmp);
         let median = loads.get(loads.len() / 2)?;
         let off = (calibration?.load_ns / median - 1.0).abs();
-        (off > CALIBRATION_MOST).then(|| format!("memory latency was {:.0} % off the median", off * 100.0))
+        (off > CALIBRATION_MOST).then(|| format!("memory latency was {:.0} % off its median", off * 100.0))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::Common;
 use super::program::Program;
-use super::published::{note, write_json};
+use super::published::{note, unfinished, write_json};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{PhaseReport, Report, SCHEMA};
@@ -35,6 +35,11 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
     }
     if tasks.iter().any(|task| task.config.in_memory) {
         report.warnings.push("files were kept in memory: times are meaningless".to_owned());
+    }
+    let on_disk = tasks.iter().any(|task| !task.config.in_memory);
+    if on_disk && report.machine.filesystem.as_deref() == Some("tmpfs") {
+        let dir = plan.dir.display();
+        report.warnings.push(format!("{dir} is in memory (tmpfs): give a folder on a disk with --db"));
     }
     check_disk(tasks, &plan)?;
     for kind in program.engines.iter().filter(|kind| plan.engines.iter().any(|e| e.starts_with(kind.name())))
@@ -75,13 +80,13 @@ fn with_results(mut report: Report, rounds: Rounds) -> Report {
     report
 }
 
-/// Writes the results so far to the file of `--json`, with a warning. A comparison may take hours and be interrupted,
-/// or its last engine may fail.
+/// Writes the results so far to [`unfinished`] of the file of `--json`, with a warning. A comparison may take hours and
+/// be interrupted, or its last engine may fail.
 fn keep_unfinished(report: &Report, so_far: &Rounds, done: Done, path: &Path) -> Result<()> {
     let mut report = with_results(report.clone(), so_far.clone());
     let Done { round, engines, of } = done;
     report.warnings.push(format!("unfinished run: {engines} of {of} engines in round {round}"));
-    write_json(path, &report)
+    write_json(&unfinished(path), &report)
 }
 
 /// Returns the requested engines, with policies after colons.
@@ -176,7 +181,8 @@ mod tests {
         let empty = Report { phases: Vec::new(), warnings: Vec::new(), ..whole.clone() };
         let so_far = Rounds { phases: whole.phases[..1].to_vec(), ..Rounds::default() };
         keep_unfinished(&empty, &so_far, Done { round: 1, engines: 1, of: 2 }, &path).expect("a file");
-        let kept = read_report(&path).expect("a report");
+        assert!(!path.exists(), "the run did not end");
+        let kept = read_report(&unfinished(&path)).expect("a report");
         assert_eq!(kept.phases, so_far.phases);
         assert_eq!(kept.warnings, ["unfinished run: 1 of 2 engines in round 1"]);
     }

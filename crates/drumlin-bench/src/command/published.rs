@@ -6,7 +6,7 @@ use crate::report::model::{Report, SCHEMA};
 use crate::report::{html, table, tsv};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes a line to stderr. A write error is ignored, because there is no place to report it.
 pub(super) fn note(text: &str) {
@@ -21,6 +21,7 @@ pub(crate) fn publish(report: &Report, common: &Common) -> Result<()> {
     print(&table::text(report))?;
     if let Some(path) = &common.json {
         write_json(path, report)?;
+        let _ = fs::remove_file(unfinished(path));
         note(&format!("wrote {}", path.display()));
     }
     if let Some(path) = &common.html {
@@ -50,6 +51,13 @@ pub(super) fn write_json(path: &Path, report: &Report) -> Result<()> {
     let mut text = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
     text.push('\n');
     fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Returns the file that holds the results of a run until it ends: that of `--json` with the suffix `.part`.
+pub(super) fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
 }
 
 /// Reads a report. Rejects reports of another format.

@@ -157,8 +157,7 @@ fn of_ycsb(args: &YcsbArgs, common: &Common) -> Result<Vec<Task>> {
     Ok(tasks(common, &defaults, &ycsb::workload(&args.workload, &sizes)?, &[]))
 }
 
-/// Defaults for `--fit cached`: a block cache of 32 MiB, which is half of the memory, and enough memory for
-/// memtables.
+/// Defaults for `--fit cached`: 64 MiB of memory, more with large memtables.
 fn dynamic_defaults(common: &Common) -> Defaults {
     let memtable = common.memtable.unwrap_or(2 * MIB);
     Defaults { memory: (64 * MIB).max(8 * memtable), memtable, file: 64 * MIB, ..Defaults::default() }
@@ -179,7 +178,6 @@ fn of_dynamic(args: &DynamicArgs, common: &Common) -> Result<Vec<Task>> {
 
 fn of_growth(args: &GrowthArgs, common: &Common) -> Result<Vec<Task>> {
     let scale = factor(common, 0.25, 1.0 / 64.0);
-    // At scale 1, a cache of 32 MiB is half of the memory.
     let memory = scaled(64 * MIB, scale).max(16 * MIB);
     let defaults = Defaults { memory, memtable: 2 * MIB, file: 2 * MIB, bits: 5.0, ..Defaults::default() };
     Ok(tasks(common, &defaults, &papers::growth(&args.mix, &args.dist, scale)?, &[]))

@@ -380,7 +380,8 @@ impl Summary<'_> {
         let tables = bytes.flush.zip(bytes.merge).map(|(f, m)| (f + m + bytes.gc.unwrap_or(0)) as f64);
         let amp =
             |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
-        let process_cpu = self.after.process_cpu - self.before.process_cpu;
+        let own_cpu = self.after.process_cpu - self.before.process_cpu;
+        let process_cpu = own_cpu.saturating_sub(sum(|d| d.drawing));
         let machine = self.after.machine.zip(self.before.machine);
         PhaseReport {
             stream: format!("{:016x}", self.digest()),
@@ -403,7 +404,7 @@ impl Summary<'_> {
             fsyncs: self.grown(|c| c.fsyncs),
             steal_percent: machine.and_then(|(after, before)| after.steal_percent(&before)),
             foreign_percent: machine
-                .and_then(|(after, before)| after.foreign_percent(&before, process_cpu as f64 / 1e9)),
+                .and_then(|(after, before)| after.foreign_percent(&before, own_cpu as f64 / 1e9)),
             stalls: self.stalls(),
             filter: self.filter(),
             lookups: self.lookups(sum(|d| d.found.0), sum(|d| d.found.1)),

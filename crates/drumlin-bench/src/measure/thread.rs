@@ -49,6 +49,8 @@ pub struct Done {
     pub busy: u64,
     /// CPU nanoseconds spent executing chunks.
     pub cpu: u64,
+    /// CPU nanoseconds spent drawing chunks and counting.
+    pub drawing: u64,
     /// Key and value bytes written.
     pub ingested: u64,
     /// Lookups that found a value, and lookups that found none.
@@ -131,15 +133,18 @@ impl<'a> Thread<'a> {
     pub fn run(mut self, stream: &mut Stream) -> Result<Done> {
         let mut chunk = Chunk::default();
         let mut intended = self.context.rate.map(|rate| (process::wall(), 1e9 / rate, 0u64));
+        let mut ended = process::thread_cpu();
         while stream.fill(&mut chunk, &|id| self.context.oracle.is_present(id))? {
             let (wall, cpu) = (process::wall(), process::thread_cpu());
+            self.done.drawing += cpu - ended;
             let ops_before = self.done.ops;
             match &mut intended {
                 Some(pace) => self.paced(&chunk, pace)?,
                 None => self.chunk(&chunk, wall)?,
             }
             self.done.busy += process::wall() - wall;
-            self.done.cpu += process::thread_cpu() - cpu;
+            ended = process::thread_cpu();
+            self.done.cpu += ended - cpu;
             self.context.shared.ops.fetch_add(self.done.ops - ops_before, Relaxed);
             self.answer_sampler();
             self.note_window();

@@ -337,7 +337,7 @@ pub struct PhaseReport {
     pub worst_window_ops_per_s: Option<f64>,
     /// CPU time of the calling threads per operation.
     pub thread_cpu_us_per_op: f64,
-    /// CPU time of the process per operation, including background work and settling.
+    /// CPU time of the process per operation, including background work and settling, without the drawing of keys.
     pub process_cpu_us_per_op: f64,
     /// Latencies of all calls.
     pub latency_us: Latency,

@@ -2,8 +2,11 @@
 //!
 //! Fills start with an empty store. Reads and overwrites need a loaded store: if no fill precedes them, each entry is
 //! loaded once in random order and the store is compacted to one run. Reads make an uncounted warm-up pass before two
-//! counted passes (scans: one). Phases with little memory reopen the loaded store: the uncached ones read with direct
-//! I/O, `readpagecache` through the page cache.
+//! counted passes (scans, and reads beside a writer: one). Phases with little memory reopen the loaded store: the
+//! uncached ones read with direct I/O, `readpagecache` through the page cache.
+//!
+//! A phase of a tenth of a second says little on a machine that others use too. So phases of cheap operations have a
+//! minimum number of operations, which takes them seconds in a store of a million entries.
 
 use super::{Action, After, Entries, Phase, Workload};
 use crate::engine::{Direction, Durability, Io, Result};
@@ -52,7 +55,7 @@ pub struct Sizes {
     /// Number of entries in the store.
     pub num: u64,
     /// Number of reads in a read phase. By default it is the suite's number, at most 1.5 million, in proportion to
-    /// `num`.
+    /// `num`, and at least the minimum of the phase.
     pub reads: Option<u64>,
     /// Number of entries after a seek.
     pub nexts: u32,
@@ -107,11 +110,24 @@ impl Sizes {
         self.reads.unwrap_or_else(|| super::scaled(suite, self.num as f64 / SUITE_RECORDS).max(1000))
     }
 
+    /// Returns `count(suite)`, but by default at least `least`. Stores of less than a million entries have
+    /// proportionally less.
+    fn at_least(&self, suite: u64, least: u64) -> u64 {
+        let least = super::scaled(least, (self.num as f64 / 1e6).min(1.0));
+        self.reads.unwrap_or_else(|| self.count(suite).max(least))
+    }
+
+    /// Returns how many scans of the whole store pass about 20 million entries.
+    fn scans(&self) -> u64 {
+        (20_000_000 / self.num.max(1)).clamp(1, 20)
+    }
+
     /// Returns the phase called `name`.
     fn phase(&self, name: &str) -> Result<Phase> {
         let drawn = self.theta.map_or(Target::Uniform, |theta| Target::Zipf { theta });
         let (forward, back) = (Direction::Forward, Direction::Back);
         let nexts = Entries::Fixed(self.nexts);
+        let (seeks, ranges) = (self.at_least(300_000, 300_000), self.at_least(1_000_000, 1_000_000));
         let beside = |phase: Phase| Phase { writer: Some(self.write_rate), ..phase };
         let phase = match name {
             "fillseq" | "filluniquerandom" => {
@@ -129,7 +145,7 @@ impl Sizes {
                 Phase { durability: Some(Durability::Sync), ..phase }
             }
             "overwrite" => Phase::of(name, 2 * self.num, Action::Put(drawn)).then(After::Compact),
-            "readrandom" => Phase::of(name, self.count(1_500_000), Action::Get(drawn)),
+            "readrandom" => Phase::of(name, self.at_least(1_500_000, 1_000_000), Action::Get(drawn)),
             "readpagecache" => {
                 Phase::of(name, self.count(1_000_000), Action::Get(drawn)).under(SMALL_MEMORY, Io::Buffered)
             }
@@ -139,23 +155,19 @@ impl Sizes {
             "readuncached16" => {
                 Phase::of(name, self.count(1_000_000), Action::Get(drawn)).under(SMALL_MEMORY, Io::Direct)
             }
-            "readmissing" => Phase::of(name, self.count(1_500_000), Action::GetAbsent(drawn)),
+            "readmissing" => Phase::of(name, self.at_least(1_500_000, 4_000_000), Action::GetAbsent(drawn)),
             "multiget" => Phase::of(name, self.count(1_000_000), Action::MultiGet(drawn, 32))
                 .under(SMALL_MEMORY, Io::Direct),
-            "seekrandom" => Phase::of(name, self.count(300_000), Action::Range(drawn, nexts, forward)),
-            "seekreuse" => Phase::of(name, self.count(300_000), Action::Reseek(drawn, nexts)),
-            "scan50" => {
-                Phase::of(name, self.count(300_000), Action::Range(drawn, Entries::Fixed(50), forward))
+            "seekrandom" => Phase::of(name, seeks, Action::Range(drawn, nexts, forward)),
+            "seekreuse" => Phase::of(name, seeks, Action::Reseek(drawn, nexts)),
+            "scan50" => Phase::of(name, seeks, Action::Range(drawn, Entries::Fixed(50), forward)),
+            "readseq" => Phase::of(name, self.scans(), Action::Scan(forward)),
+            "readreverse" => Phase::of(name, self.scans(), Action::Scan(back)),
+            "readwhilewriting" => {
+                beside(Phase::of(name, self.at_least(1_000_000, 4_000_000), Action::Get(drawn)))
             }
-            "readseq" => Phase::of(name, 1, Action::Scan(forward)),
-            "readreverse" => Phase::of(name, 1, Action::Scan(back)),
-            "readwhilewriting" => beside(Phase::of(name, self.count(1_000_000), Action::Get(drawn))),
-            "fwdrangewhilewriting" => {
-                beside(Phase::of(name, self.count(1_000_000), Action::Range(drawn, nexts, forward)))
-            }
-            "revrangewhilewriting" => {
-                beside(Phase::of(name, self.count(1_000_000), Action::Range(drawn, nexts, back)))
-            }
+            "fwdrangewhilewriting" => beside(Phase::of(name, ranges, Action::Range(drawn, nexts, forward))),
+            "revrangewhilewriting" => beside(Phase::of(name, ranges, Action::Range(drawn, nexts, back))),
             "mixed" => {
                 let mix = [(0.5, Action::Put(drawn)), (0.5, Action::Get(drawn))];
                 Phase::new(name, self.count(3_000_000), &mix).then(After::Idle)
@@ -194,9 +206,8 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
     let mut loaded = false;
     for name in names {
         let phase = sizes.phase(name)?;
-        let is_read = phase.writer.is_none()
-            && phase.opens_after.is_none()
-            && !phase.mix.iter().any(|(_, action)| action.writes());
+        let reads = phase.opens_after.is_none() && !phase.mix.iter().any(|(_, action)| action.writes());
+        let is_read = reads && phase.writer.is_none();
         if phase.fresh {
             // A shorter fill leaves too few entries for phases that read the whole population.
             loaded = phase.ops >= sizes.num;
@@ -210,13 +221,14 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
         {
             before.after = After::Compact;
         }
-        if is_read && phase.ops > 0 {
-            phases.push(Phase { name: format!("{name} warm"), ..phase.clone() }.unreported());
-            let passes = if phase.mix.iter().any(|(_, a)| matches!(a, Action::Scan(_))) { 1 } else { 2 };
-            phases.push(Phase { ops: passes * phase.ops, ..phase });
-        } else {
-            phases.push(phase);
+        let is_scan = phase.mix.iter().any(|(_, action)| matches!(action, Action::Scan(_)));
+        if reads && phase.ops > 0 {
+            let ops = if is_scan { 1 } else { phase.ops };
+            let warm = Phase { name: format!("{name} warm"), ops, writer: None, ..phase.clone() };
+            phases.push(warm.unreported());
         }
+        let passes = if is_read && !is_scan { 2 } else { 1 };
+        phases.push(Phase { ops: passes * phase.ops, ..phase });
     }
     let len = sizes.key_bytes;
     let ascending = sizes.dense || names.iter().any(|name| name == "fillseq");

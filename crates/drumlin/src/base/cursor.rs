@@ -63,8 +63,8 @@ pub(crate) trait Cursor: Send {
     fn value_slice(&self) -> Slice {
         Slice::from(self.value())
     }
-    /// Whether the block of the entry is warm: cached because readers keep asking for it. Only when valid, and only
-    /// known to the cursors of compactions.
+    /// Whether the block of the entry is warm: readers asked for it more than once while the cache remembered it. Only
+    /// when valid, and only known to the cursors of compactions.
     fn is_warm(&self) -> bool {
         false
     }

@@ -15,9 +15,9 @@
 //! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
 //! A compaction replaces cached blocks of its inputs by blocks of its outputs (`carry`). It takes the rounds of the
-//! input blocks, and inserts the output blocks into the main queue without a round. All of them are evicted at the
-//! front unless a reader asks for them, and input blocks get there first. The pointer of an output block is set when a
-//! reader first asks for it.
+//! input blocks, and inserts the output blocks into the main queue without a round. Neither survives the front of its
+//! queue without a new request. Input blocks of the main queue were queued earlier, so they go first. The pointer of an
+//! output block is set when a reader first asks for it.
 //!
 //! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark.
 //! The mark counts when the block reaches the front of its queue. The pointer of a probationary block is set only when
@@ -95,11 +95,11 @@ impl BlockKey {
     }
 }
 
-/// Hasher for places. They are not user data, so an unseeded mixer is sufficient.
+/// Hasher for block keys. They are not user data, so an unseeded mixer is sufficient.
 #[derive(Default)]
-struct PlaceHasher(u64);
+struct KeyHasher(u64);
 
-impl Hasher for PlaceHasher {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -113,7 +113,7 @@ impl Hasher for PlaceHasher {
     }
 }
 
-type PlaceBuilder = BuildHasherDefault<PlaceHasher>;
+type KeyBuilder = BuildHasherDefault<KeyHasher>;
 
 #[derive(Debug)]
 struct CachedBlock {
@@ -123,6 +123,9 @@ struct CachedBlock {
     rounds: u8,
     /// Whether the entry is in the main queue.
     is_main: bool,
+    /// Whether it was requested again, since it was inserted or since a compaction last took its rounds. A block that
+    /// was inserted while it had a ghost counts as requested again.
+    is_warm: bool,
     /// The pointer that leads to the block.
     owner: Option<PointerOwner>,
 }
@@ -131,6 +134,7 @@ impl CachedBlock {
     fn used(&mut self) {
         let gain = if self.cached.block.is_important() { MOST_ROUNDS } else { 1 };
         self.rounds = (self.rounds + gain).min(MOST_ROUNDS);
+        self.is_warm = true;
     }
 
     /// Returns the rounds, after counting the use that readers marked.
@@ -141,12 +145,11 @@ impl CachedBlock {
         self.rounds
     }
 
-    /// Takes its rounds. Returns whether it is warm: a reader has asked for it again after it was inserted. A block of
-    /// the main queue that no pointer leads to was carried over, and nobody has asked for it since.
+    /// Takes its rounds. Returns whether it was warm; from now on it is not, until a reader asks for it.
     fn hand_over(&mut self) -> bool {
-        let rounds = self.rounds();
+        self.rounds();
         self.rounds = 0;
-        rounds > 0 || self.owner.is_some()
+        std::mem::take(&mut self.is_warm)
     }
 
     /// Makes `pointer` lead to the block, in place of an earlier pointer.
@@ -178,9 +181,9 @@ pub(crate) struct CacheStats {
 #[derive(Debug, Default)]
 struct Shard {
     capacity: usize,
-    entries: HashMap<BlockKey, CachedBlock, PlaceBuilder>,
+    entries: HashMap<BlockKey, CachedBlock, KeyBuilder>,
     /// Offsets of the entries of each table, unordered.
-    of_table: HashMap<TableId, Vec<u64>, PlaceBuilder>,
+    of_table: HashMap<TableId, Vec<u64>, KeyBuilder>,
     small: VecDeque<BlockKey>,
     main: VecDeque<BlockKey>,
     small_bytes: usize,
@@ -189,7 +192,7 @@ struct Shard {
     stale: usize,
     /// Ghosts: keys evicted from the small queue, oldest first. `ghost_set` holds the same keys.
     ghosts: VecDeque<BlockKey>,
-    ghost_set: HashSet<BlockKey, PlaceBuilder>,
+    ghost_set: HashSet<BlockKey, KeyBuilder>,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -197,8 +200,8 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, place: BlockKey, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) -> Option<Block> {
-        match self.entries.get_mut(&place) {
+    fn get(&mut self, key: BlockKey, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) -> Option<Block> {
+        match self.entries.get_mut(&key) {
             Some(entry) => {
                 entry.used();
                 entry.settle(pointer, epochs);
@@ -212,47 +215,50 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, place: BlockKey, block: Block, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
+    fn insert(&mut self, key: BlockKey, block: Block, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
         }
         let important = block.is_important();
-        let MapEntry::Vacant(vacant) = self.entries.entry(place) else {
+        let MapEntry::Vacant(vacant) = self.entries.entry(key) else {
             // Two readers missed at the same time. Both blocks are equal.
             return;
         };
         let rounds = if important { MOST_ROUNDS } else { 0 };
-        let is_main = important || self.ghost_set.contains(&place);
+        let has_ghost = self.ghost_set.contains(&key);
+        let is_main = important || has_ghost;
+        let cached = Cached::new(block);
         let entry =
-            vacant.insert(CachedBlock { cached: Cached::new(block), charge, rounds, is_main, owner: None });
-        self.of_table.entry(place.table).or_default().push(place.offset);
+            vacant.insert(CachedBlock { cached, charge, rounds, is_main, is_warm: has_ghost, owner: None });
+        self.of_table.entry(key.table).or_default().push(key.offset);
         if is_main {
             entry.settle(pointer, epochs);
-            self.main.push_back(place);
+            self.main.push_back(key);
             self.main_bytes += charge;
         } else {
-            self.small.push_back(place);
+            self.small.push_back(key);
             self.small_bytes += charge;
         }
         self.shrink();
     }
 
-    fn carry(&mut self, place: BlockKey, block: Block) -> bool {
+    fn carry(&mut self, key: BlockKey, block: Block) -> bool {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return false;
         }
-        let MapEntry::Vacant(vacant) = self.entries.entry(place) else { return false };
+        let MapEntry::Vacant(vacant) = self.entries.entry(key) else { return false };
         vacant.insert(CachedBlock {
             cached: Cached::new(block),
             charge,
             rounds: 0,
             is_main: true,
+            is_warm: false,
             owner: None,
         });
-        self.of_table.entry(place.table).or_default().push(place.offset);
-        self.main.push_back(place);
+        self.of_table.entry(key.table).or_default().push(key.offset);
+        self.main.push_back(key);
         self.main_bytes += charge;
         self.carried += 1;
         self.shrink();
@@ -268,16 +274,16 @@ impl Shard {
             }
         }
         while self.ghosts.len() > self.entries.len().max(16) {
-            if let Some(place) = self.ghosts.pop_front() {
-                self.ghost_set.remove(&place);
+            if let Some(key) = self.ghosts.pop_front() {
+                self.ghost_set.remove(&key);
             }
         }
     }
 
     /// Moves the oldest probationary block to the main queue, or evicts it.
     fn leave_probation(&mut self) {
-        let Some(place) = self.small.pop_front() else { return };
-        let Some(entry) = self.entries.get_mut(&place).filter(|entry| !entry.is_main) else {
+        let Some(key) = self.small.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.is_main) else {
             self.stale = self.stale.saturating_sub(1);
             return;
         };
@@ -285,41 +291,41 @@ impl Shard {
         if entry.rounds() > 0 {
             (entry.rounds, entry.is_main) = (0, true);
             self.main_bytes += entry.charge;
-            self.main.push_back(place);
+            self.main.push_back(key);
             return;
         }
-        self.evict(place);
-        if self.ghost_set.insert(place) {
-            self.ghosts.push_back(place);
+        self.evict(key);
+        if self.ghost_set.insert(key) {
+            self.ghosts.push_back(key);
         }
     }
 
     /// Gives the oldest block of the main queue another round, or evicts it.
     fn turn_main(&mut self) {
-        let Some(place) = self.main.pop_front() else { return };
-        let Some(entry) = self.entries.get_mut(&place).filter(|entry| entry.is_main) else {
+        let Some(key) = self.main.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.is_main) else {
             self.stale = self.stale.saturating_sub(1);
             return;
         };
         if entry.rounds() > 0 {
             entry.rounds -= 1;
-            self.main.push_back(place);
+            self.main.push_back(key);
             return;
         }
         self.main_bytes -= entry.charge;
-        self.evict(place);
+        self.evict(key);
     }
 
     /// Evicts a block that has left its queue.
-    fn evict(&mut self, place: BlockKey) {
-        self.entries.remove(&place);
+    fn evict(&mut self, key: BlockKey) {
+        self.entries.remove(&key);
         self.evictions += 1;
-        let Some(offsets) = self.of_table.get_mut(&place.table) else { return };
-        if let Some(at) = offsets.iter().position(|offset| *offset == place.offset) {
+        let Some(offsets) = self.of_table.get_mut(&key.table) else { return };
+        if let Some(at) = offsets.iter().position(|offset| *offset == key.offset) {
             offsets.swap_remove(at);
         }
         if offsets.is_empty() {
-            self.of_table.remove(&place.table);
+            self.of_table.remove(&key.table);
         }
     }
 
@@ -333,8 +339,8 @@ impl Shard {
         }
         if self.stale > self.entries.len() + STALE {
             let entries = &self.entries;
-            self.small.retain(|place| entries.contains_key(place));
-            self.main.retain(|place| entries.contains_key(place));
+            self.small.retain(|key| entries.contains_key(key));
+            self.main.retain(|key| entries.contains_key(key));
             self.stale = 0;
         }
     }
@@ -388,9 +394,9 @@ impl BlockCache {
         &self.epochs
     }
 
-    fn shard(&self, place: BlockKey) -> &Mutex<Shard> {
+    fn shard(&self, key: BlockKey) -> &Mutex<Shard> {
         // Uses the high bits, because the maps inside the shards use the low bits.
-        &self.shards[(place.hash() >> 48) as usize % self.shards.len()]
+        &self.shards[(key.hash() >> 48) as usize % self.shards.len()]
     }
 
     /// Returns the block of `table` at `offset`, if it is cached. `pointer` is the cached pointer to this block.
@@ -406,8 +412,8 @@ impl BlockCache {
             self.pointer_hits.add(0, 1);
             return Some(BlockRef::Borrowed(block));
         }
-        let place = BlockKey::new(table, offset);
-        self.shard(place).lock().get(place, pointer, &self.epochs).map(BlockRef::Owned)
+        let key = BlockKey::new(table, offset);
+        self.shard(key).lock().get(key, pointer, &self.epochs).map(BlockRef::Owned)
     }
 
     /// Returns the block like `get`, without marking it as used. For readers that should not keep blocks in the cache.
@@ -421,24 +427,24 @@ impl BlockCache {
         if let Some(block) = pointer.borrow(false, pin) {
             return Some(BlockRef::Borrowed(block));
         }
-        let place = BlockKey::new(table, offset);
-        let shard = self.shard(place).lock();
-        shard.entries.get(&place).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
+        let key = BlockKey::new(table, offset);
+        let shard = self.shard(key).lock();
+        shard.entries.get(&key).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
 
     /// Takes its rounds from the cached block of `table` at `offset`, since a compaction has read it: it is evicted at
     /// the front unless a reader asks for it again. Returns whether it was warm.
     pub(super) fn hand_over(&self, table: TableId, offset: u64) -> bool {
-        let place = BlockKey::new(table, offset);
-        self.shard(place).lock().entries.get_mut(&place).is_some_and(CachedBlock::hand_over)
+        let key = BlockKey::new(table, offset);
+        self.shard(key).lock().entries.get_mut(&key).is_some_and(CachedBlock::hand_over)
     }
 
     /// Inserts a block of a table that nobody reads yet, in place of blocks that the table replaces. It enters the main
     /// queue without a round, so it is evicted at the front unless a reader asks for it. Returns whether it was
     /// inserted.
     pub(super) fn carry(&self, table: TableId, offset: u64, block: Block) -> bool {
-        let place = BlockKey::new(table, offset);
-        self.takes_blocks() && self.shard(place).lock().carry(place, block)
+        let key = BlockKey::new(table, offset);
+        self.takes_blocks() && self.shard(key).lock().carry(key, block)
     }
 
     pub(super) fn scans(&self) -> &ScanLength {
@@ -450,8 +456,8 @@ impl BlockCache {
         if !self.takes_blocks() {
             return;
         }
-        let place = BlockKey::new(table, offset);
-        self.shard(place).lock().insert(place, block, pointer, &self.epochs);
+        let key = BlockKey::new(table, offset);
+        self.shard(key).lock().insert(key, block, pointer, &self.epochs);
     }
 
     /// Returns whether the cache takes new blocks, after freeing evicted ones if those hold too much memory.
@@ -580,13 +586,13 @@ impl BlockCache {
                     .sum()
             };
             assert_eq!((charges(false), charges(true)), (shard.small_bytes, shard.main_bytes));
-            let is_queued = |(place, entry): (&BlockKey, &CachedBlock)| {
-                if entry.is_main { shard.main.contains(place) } else { shard.small.contains(place) }
+            let is_queued = |(key, entry): (&BlockKey, &CachedBlock)| {
+                if entry.is_main { shard.main.contains(key) } else { shard.small.contains(key) }
             };
             assert!(shard.entries.iter().all(is_queued));
             let queued = shard.small.iter().chain(&shard.main);
             let held: HashSet<BlockKey> =
-                queued.clone().filter(|place| shard.entries.contains_key(place)).copied().collect();
+                queued.clone().filter(|key| shard.entries.contains_key(key)).copied().collect();
             assert_eq!(held.len(), shard.entries.len());
             assert_eq!(queued.count(), shard.entries.len() + shard.stale);
             let listed = shard.of_table.iter().flat_map(|(table, offsets)| {

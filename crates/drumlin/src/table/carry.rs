@@ -2,17 +2,17 @@
 //!
 //! When a compaction ends, its inputs leave the cache with their tables. Readers would then fetch again what they had
 //! cached. So while the compaction writes, it inserts output blocks whose entries come from *warm* input blocks: those
-//! that a reader has asked for again after they were inserted. (RocksDB's `prepopulate_block_cache` inserts all blocks
-//! of flushes, and none of compactions.)
+//! that readers have asked for more than once while the cache remembered them. (RocksDB's `prepopulate_block_cache`
+//! inserts all blocks of flushes, and none of compactions.)
 //!
 //! The entries of a warm block may be spread over several output blocks, between entries of cold ones. Each warm entry
-//! adds its bytes to a credit, and a block is inserted if it has warm entries and the credit covers it. Where one run
-//! holds most data, output blocks nearly correspond to input blocks, and about the warm ones are inserted. Elsewhere
-//! only a part of the blocks with warm entries is.
+//! adds its bytes to a credit, and a block is inserted if it has warm entries and the credit covers it. If one run
+//! holds most of the data, nearly each output block has the entries of one input block, and is inserted if that one was
+//! warm. Otherwise warm entries are scattered, and a block is inserted only after enough warm bytes have gone by.
 //!
-//! The warm input blocks lose their rounds when the compaction reads them, so the cache evicts them to make room. While
-//! a piece runs, readers still need them, and each use gives them a round again. A compaction that fails leaves them
-//! with the rounds that readers gave them since.
+//! When the compaction reads a warm input block, it sets the block's rounds (which protect it from eviction) to zero,
+//! so the cache evicts it to make room. While a piece runs, readers still need the block, and each use gives it a round
+//! again. A compaction that fails leaves it with the rounds that readers gave it since.
 //!
 //! Memtables, and entries that a merge operator has rewritten, count as cold.
 //!

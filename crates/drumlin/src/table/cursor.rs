@@ -50,8 +50,7 @@ pub(crate) struct TableCursor {
     fences: FenceCursor,
     /// Block of the current fence.
     block: Option<DataBlock>,
-    /// Whether that block is warm: a reader has asked for it again after it was inserted into the cache. Always `false`
-    /// for cursors that do not hand blocks over.
+    /// Whether that block is warm (`carry`). Always `false` for cursors that do not hand blocks over.
     is_warm: bool,
     index: usize,
     entry: EntryCursor,

@@ -357,6 +357,7 @@ fn blocks_are_handed_over_once_unless_a_reader_asks() {
     assert!(!cache.hand_over(ID, *old), "it was read once");
     assert!(cache.has(ID, *old));
     assert!(cache.hand_over(ID, *old));
+    assert!(!cache.hand_over(ID, *old), "nobody has asked for it since");
     assert!(cache.carry(ID, *new, block.clone()));
     assert!(!cache.carry(ID, *new, block.clone()), "it is there");
     assert!(!cache.hand_over(ID, *new), "nobody has asked for it");
