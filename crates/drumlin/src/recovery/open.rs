@@ -15,7 +15,9 @@ use crate::version::ManifestState;
 use crate::write::segment::path_in;
 use drumlin_env::sync::Arc;
 use drumlin_env::{DirEntry, Env, FileKind, FileLock};
-use drumlin_format::log::{RecordKind, Recovered, SegmentScanner};
+use drumlin_format::log::{
+    Record, RecordKind, Recovered, SEGMENT_HEADER_LEN, SegmentHeader, SegmentScanner, Tail, record_len,
+};
 use drumlin_format::names::FileName;
 use drumlin_types::LogNumber;
 use std::path::{Path, PathBuf};
@@ -320,10 +322,27 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
     Ok(())
 }
 
+/// Bytes that usually tell whether a log segment holds writes: those after the header, which are records or zeros.
+const LOG_START: u64 = 2 * SEGMENT_HEADER_LEN as u64;
+
+/// Returns whether a log segment holds writes.
 fn holds_records(env: &Env, path: &Path, number: LogNumber) -> Result<bool> {
-    let bytes = state::read_file(env, path, FileKind::Log)?;
-    let Ok(header) = drumlin_format::log::SegmentHeader::decode(&bytes, number) else { return Ok(false) };
-    Ok(SegmentScanner::new(&bytes, header).any(|record| record.header.kind == RecordKind::Batch))
+    let start = state::read_start(env, path, FileKind::Log, LOG_START)?;
+    let Ok(header) = SegmentHeader::decode(&start, number) else { return Ok(false) };
+    let is_batch = |record: Record<'_>| record.header.kind == RecordKind::Batch;
+    let mut scanner = SegmentScanner::new(&start, header);
+    if scanner.any(is_batch) {
+        return Ok(true);
+    }
+    match scanner.tail() {
+        Some(Tail::Ended { .. }) => Ok(false),
+        // Zeros follow, or what follows is not read yet.
+        Some(Tail::Clean { end }) if end + record_len(0) <= start.len() as u64 => Ok(false),
+        _ => {
+            let bytes = state::read_file(env, path, FileKind::Log)?;
+            Ok(SegmentScanner::new(&bytes, header).any(is_batch))
+        }
+    }
 }
 
 #[cfg(test)]

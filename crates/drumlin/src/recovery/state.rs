@@ -21,10 +21,15 @@ pub(crate) fn decode_error(path: &Path, error: DecodeError) -> Error {
 
 /// Reads a whole file.
 pub(crate) fn read_file(env: &Env, path: &Path, kind: FileKind) -> Result<Vec<u8>> {
+    read_start(env, path, kind, u64::MAX)
+}
+
+/// Reads the first `most` bytes of a file, or all if it has fewer.
+pub(crate) fn read_start(env: &Env, path: &Path, kind: FileKind, most: u64) -> Result<Vec<u8>> {
     let fail = |what: &str, e| Error::io(path, what, e);
     let file = env.fs().open(path, kind).map_err(|e| fail("cannot open a file", e))?;
     let len = file.len().map_err(|e| fail("cannot get the length of a file", e))?;
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let mut bytes = vec![0; usize::try_from(len.min(most)).unwrap_or(usize::MAX)];
     file.read_exact_at(0, &mut bytes).map_err(|e| fail("cannot read a file", e))?;
     Ok(bytes)
 }
