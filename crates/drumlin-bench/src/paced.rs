@@ -13,8 +13,8 @@
 //!   of compactions (`foreseen`).
 //!
 //! The phases of a small store are short, but the engine samples its counters only once a second. So the simulated
-//! disk is 16 times slower than stated above, and results are divided by 16. For the policy, a second is then as long
-//! as on a store 16 times larger.
+//! clock is slowed down: everything takes 16 times as long as stated above, and results are divided by 16. The samples
+//! then see as large a share of a phase as in a store 16 times larger.
 //!
 //! Memtables are small, so that a small store sees as many flushes as a large one. The cache is small for the same
 //! reason.
@@ -34,6 +34,7 @@ use std::path::Path;
 
 mod depth;
 mod foreseen;
+pub mod oracle;
 mod shown;
 
 pub use depth::{Deepest, ReadsAt};

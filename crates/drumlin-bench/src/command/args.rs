@@ -204,6 +204,9 @@ pub enum Family {
     /// Run the dynamic phases on the engine with the clock of a disk model; results are exactly reproducible
     #[command(after_help = "Example: bench paced I --policies arce,leveling:10")]
     Paced(PacedArgs),
+    /// The best fixed settings for each phase of a plan, beside the adaptive policy; on the clock of `bench paced`
+    #[command(after_help = "Example: bench oracle I --entries 22000")]
+    Oracle(OracleArgs),
     /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
     #[command(after_help = "Example: bench deleted queue-pop --depths 1000,10000")]
     Deleted(DeletedArgs),
@@ -471,6 +474,26 @@ pub struct PacedArgs {
     /// Print the policy state at the end of each phase
     #[arg(long)]
     pub explain: bool,
+}
+
+/// Arguments of the `oracle` family.
+#[derive(Args, Debug)]
+pub struct OracleArgs {
+    /// Workload plan: I, II, III, gradient, versions, or a file with phases
+    #[arg(default_value = "I")]
+    pub plan: String,
+    /// Number of entries loaded, and of operations in a full phase
+    #[arg(long, value_name = "N", default_value_t = 22_000)]
+    pub entries: u64,
+    /// Value size in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub value_bytes: usize,
+    /// Memtable size in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    pub flush_bytes: u64,
+    /// The adaptive policy
+    #[arg(long, value_name = "POLICY", default_value = "arce")]
+    pub adaptive: String,
 }
 
 /// Arguments of the `gate` family.

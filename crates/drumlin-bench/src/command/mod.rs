@@ -14,12 +14,13 @@ pub use published::read_report;
 use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
 use crate::measure::machine::{self, build, now_utc};
+use crate::paced::oracle;
 use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Results};
 use crate::rounds::{Task, child};
 use crate::{deleted, gate, goals, paced};
-use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, PacedArgs, ReportArgs};
+use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs};
 use measured::{data_dir, engines, measured};
 use published::{note, print, publish};
 use std::fs;
@@ -63,6 +64,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         Family::Calibrate => calibrate_now(&args.common),
         Family::Gate(gate_args) => gate::run(gate_args, program.prefix),
         Family::Paced(paced_args) => or_failed(show_paced(paced_args, &args.common)),
+        Family::Oracle(oracle_args) => or_failed(show_oracle(oracle_args, &args.common)),
         Family::Deleted(deleted_args) => or_failed(show_deleted(deleted_args, &args.common, program)),
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
@@ -98,6 +100,36 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
     }
     let Some(path) = &common.json else { return Ok(()) };
     let text = serde_json::to_string_pretty(&courses).map_err(|e| e.to_string())?;
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
+fn show_oracle(args: &OracleArgs, common: &Common) -> crate::engine::Result<()> {
+    let OracleArgs { entries, value_bytes, flush_bytes, .. } = *args;
+    let least = paced::Setup::default();
+    let setup = paced::Setup {
+        entries,
+        value_bytes,
+        flush_bytes,
+        memory_bytes: common.memory.unwrap_or(least.memory_bytes),
+        merges: common.merges,
+        depths: false,
+        set: common.set.clone(),
+    };
+    let contenders = oracle::contenders(&args.adaptive);
+    let mut courses = Vec::new();
+    for (at, contender) in contenders.iter().enumerate() {
+        let doing =
+            format!("bench oracle {}: {} of {}, {}", args.plan, at + 1, contenders.len(), contender.name);
+        let shown = spinner(&doing, common.quiet);
+        courses.push(oracle::run(contender, &args.plan, &setup)?);
+        drop(shown);
+    }
+    let rows = oracle::rows(&courses);
+    print(&oracle::table(&rows, &args.adaptive))?;
+    let Some(path) = &common.json else { return Ok(()) };
+    let results = serde_json::json!({ "command": machine::command_line(), "rows": rows, "courses": courses });
+    let text = serde_json::to_string_pretty(&results).map_err(|e| e.to_string())?;
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 

@@ -125,15 +125,16 @@ impl Counted {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::paced::ReadsAt;
 
-    fn counted(reads: Vec<ReadsAt>, deepest: Vec<Deepest>) -> Counted {
-        let phase = PhaseCount {
-            name: "r=25,u=50,p=25".into(),
+    /// A phase of ten operations that takes `nanos` for each.
+    pub(in crate::paced) fn phase_of(name: &str, nanos: f64) -> PhaseCount {
+        PhaseCount {
+            name: name.into(),
             operations: 10,
-            nanos: 2000.0,
+            nanos,
             fetched: 1.0,
             flushed: 0.5,
             merged: 0.5,
@@ -141,15 +142,19 @@ mod tests {
             put_p999: 1000.0,
             mean_runs: 3.0,
             levels: vec![2, 1],
-            reads,
-            deepest,
+            reads: Vec::new(),
+            deepest: Vec::new(),
             predicted: None,
             foreseen: Foreseen {
                 held: Missed { merges: 12, mean: 0.25, most: 2.0 },
                 changed: Missed::default(),
             },
             state: "a tuple".into(),
-        };
+        }
+    }
+
+    fn counted(reads: Vec<ReadsAt>, deepest: Vec<Deepest>) -> Counted {
+        let phase = PhaseCount { reads, deepest, ..phase_of("r=25,u=50,p=25", 2000.0) };
         Counted { policy: "leveling".into(), nanos: 2000.0, merged: 0.5, phases: vec![phase] }
     }
 
