@@ -301,8 +301,8 @@ mod tests {
     const ENTRIES: u64 = 22_000;
     /// Further stores for phase B, the phase of writes. A single phase varies by a third with the number of entries: B
     /// of plan I takes ARCE 0.60 to 1.01 times as long as leveling in fourteen stores of 15,000 to 28,000 entries, and
-    /// 0.77 times in their mean.
-    const MORE_ENTRIES: [u64; 2] = [15_000, 18_000];
+    /// 0.77 times in their mean. It gains least in the stores of 20,000 and more. So the stores are spread evenly.
+    const MORE_ENTRIES: [u64; 2] = [16_000, 28_000];
 
     /// Returns the nanoseconds per operation of phase B, added up over the further stores.
     fn writes_of_more_stores(policy: &str, plan: &str) -> f64 {
@@ -335,7 +335,7 @@ mod tests {
             here + writes_of_more_stores(policy, plan)
         };
         let (found, expected) = (writes(&arce, "arce"), writes(&other, "1-leveling:static"));
-        assert!(found < 0.8 * expected, "B takes {found} ns in the sum of the stores, and {expected}");
+        assert!(found < 0.85 * expected, "B takes {found} ns in the sum of the stores, and {expected}");
         println!("plan {plan}: B takes {:.3} times as long as with leveling", found / expected);
     }
 
