@@ -1,7 +1,9 @@
-//! Tests that compactions keep the block cache warm: what readers had cached of the inputs is cached of the outputs.
+//! Tests that compactions keep the block cache warm: what readers had cached of the inputs is cached of the outputs. It
+//! is right while compactions run and after they fail.
 
-use drumlin::env::{MemEnv, Random};
+use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, Random, When};
 use drumlin::{Db, Keyspace};
+use std::collections::BTreeMap;
 
 const KEYS: u32 = 100_000;
 
@@ -59,5 +61,69 @@ fn a_compaction_of_the_whole_store_keeps_the_cache_warm() {
         let after = hit_ratio(&db, &keyspace, &mut random, 1000);
         println!("{mib} MiB: {before:.3} before, {after:.3} after");
         assert!(after > before - 0.06, "{mib} MiB: {before:.3} before, {after:.3} after");
+    }
+}
+
+/// Reads run beside compactions whose writes fail now and then. Their outputs are abandoned, with the blocks that they
+/// had put into the cache, and other outputs take their place.
+#[test]
+fn answers_are_right_while_compactions_insert_blocks_and_fail() {
+    for (seed, compression) in [(1, "none"), (2, "lz4"), (3, "none")] {
+        let mem = MemEnv::new(seed);
+        mem.pace(20_000, 40_000);
+        let builder = Db::builder("/store").env(mem.env()).memory_budget(8 << 20).expect("an option");
+        let db = builder.open().expect("the store opens");
+        let options = [
+            ("memtable_bytes", "32KiB"),
+            ("file_bytes", "32KiB"),
+            ("compaction", "tiering:3"),
+            ("compression", compression),
+        ];
+        let keyspace = db.keyspace_with("k", &options).expect("a keyspace");
+        let (mut random, mut oracle) = (Random::new(seed, "operations"), BTreeMap::new());
+        let when = When::OneIn(8);
+        mem.inject(Fault {
+            op: Some(Op::Write),
+            kind: Some(FileKind::Table),
+            when,
+            effect: Effect::Fail(28),
+        });
+        let mut failed_reads = 0;
+        for version in 0..12_000_u32 {
+            mem.advance(2_000);
+            let most = if random.chance(1, 2) { 300 } else { 3000 };
+            let key = format!("{:08}", random.index(most));
+            let written = value(version);
+            // A put may have been applied when it fails, so it is repeated until it succeeds.
+            let done = (0..100).any(|_| keyspace.put(&key, written).is_ok());
+            assert!(done, "seed {seed}: {key} cannot be written");
+            oracle.insert(key, written);
+            for _ in 0..3 {
+                let most = if random.chance(1, 2) { 300 } else { 3000 };
+                let key = format!("{:08}", random.index(most));
+                match keyspace.get(&key) {
+                    Ok(found) => {
+                        assert_eq!(found.as_deref(), oracle.get(&key).map(|v| &v[..]), "seed {seed}: {key}")
+                    }
+                    Err(_) => failed_reads += 1,
+                }
+            }
+        }
+        println!(
+            "seed {seed}: {} faults, {} compactions, {:?}",
+            mem.fired().len(),
+            db.metrics().compactions,
+            db.metrics().cache_hits
+        );
+        assert_eq!(failed_reads, 0, "only writes fail");
+        assert!(mem.fired().len() > 5, "seed {seed}: {} faults", mem.fired().len());
+        assert!(db.metrics().compactions > 20, "seed {seed}: {:?}", db.metrics().compactions);
+        mem.clear_faults();
+        let mut entries = keyspace.iter();
+        for (key, value) in &oracle {
+            let entry = entries.next().expect("an entry").expect("no fault is left");
+            assert_eq!((&entry.0[..], &entry.1[..]), (key.as_bytes(), &value[..]), "seed {seed}");
+        }
+        assert!(entries.next().is_none());
     }
 }
