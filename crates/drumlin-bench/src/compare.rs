@@ -66,8 +66,10 @@ impl Verdict {
         }
     }
 
-    /// Returns the verdict on `spread`, a ratio for which larger is better. `noise` is the relative noise.
-    pub fn of(spread: &Spread, noise: f64) -> Verdict {
+    /// Returns the verdict on `spread`, a ratio for which larger is better. `noise` is the relative noise, if it is
+    /// known.
+    pub fn of(spread: &Spread, noise: Option<f64>) -> Verdict {
+        let Some(noise) = noise else { return Verdict::TooFewRounds };
         let (low, high) = (1.0 - noise.max(NO_DIFFERENCE), 1.0 + noise.max(NO_DIFFERENCE));
         match spread.median {
             _ if spread.rounds < LEAST_ROUNDS => Verdict::TooFewRounds,
@@ -138,16 +140,18 @@ pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
 }
 
 /// Returns the largest relative difference in `quantity` between `engine` and its control in phase `name`; 0 without
-/// a control.
+/// a control, and `None` if the control has too few usable rounds to tell.
 pub fn control_noise(
     phases: &[PhaseReport],
     name: &str,
     engine: &str,
     quantity: impl Fn(&PhaseReport) -> Option<f64>,
-) -> f64 {
+) -> Option<f64> {
     let control = format!("{engine}{CONTROL}");
+    let is_there = phases.iter().any(|phase| phase.name == name && phase.engine == control);
     let rates = ratios(phases, name, engine, &control, quantity);
-    rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max)
+    let noise = rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
+    (!is_there || rates.len() >= LEAST_ROUNDS).then_some(noise)
 }
 
 /// Compares every phase of `engine` with every other engine, worst ratio first.
@@ -209,14 +213,18 @@ mod tests {
         assert_eq!(only.throughput, Spread { median: 3.0, min: 2.0, max: 3.0, rounds: 3 });
         assert_eq!(only.verdict, Verdict::Better);
         assert!(streams_differ(&phases, "fill"));
-        let noisy = [&phases[..], &[phase("a#2", 1, "s", 10.0)]].concat();
-        let against_b = compare(&noisy, "a").into_iter().find(|c| c.base == "b").expect("b is there");
-        assert_eq!(against_b.verdict, Verdict::NoDifference, "three times off its own control");
+        let controls = [phase("a#2", 1, "s", 10.0), phase("a#2", 2, "t", 20.0), phase("a#2", 5, "x", 30.0)];
+        let verdict = |controls: &[PhaseReport]| {
+            let noisy = [&phases[..], controls].concat();
+            compare(&noisy, "a").into_iter().find(|c| c.base == "b").expect("b is there").verdict
+        };
+        assert_eq!(verdict(&controls), Verdict::NoDifference, "three times off its own control");
+        assert_eq!(verdict(&controls[1..]), Verdict::TooFewRounds, "two rounds of the control");
     }
 
     #[test]
     fn small_or_contradictory_ratios_say_nothing() {
-        let verdict = |values: &[f64]| Verdict::of(&Spread::of(values.to_vec()).expect("values"), 0.0);
+        let verdict = |values: &[f64]| Verdict::of(&Spread::of(values.to_vec()).expect("values"), Some(0.0));
         assert_eq!(verdict(&[1.04, 1.03, 1.02]), Verdict::NoDifference);
         assert_eq!(verdict(&[0.9, 1.2, 1.3]), Verdict::NoDifference);
         assert_eq!(verdict(&[1.06, 1.2, 1.3]), Verdict::Better);

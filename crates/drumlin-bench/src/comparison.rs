@@ -73,17 +73,22 @@ fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
 /// RocksDBs: the one with the least median need not be the one with the worst rounds.
 fn best(report: &Report, name: &str) -> Option<(String, Spread, Verdict)> {
     let noise = control_noise(&report.phases, name, OURS, rate);
-    let engines = names(&report.phases, |phase| &phase.engine);
-    let all = engines.into_iter().filter(|engine| engine.starts_with(BASELINE));
-    let all = all.filter_map(|engine| {
-        let spread = ratio(report, name, &engine)?;
-        Some((engine, spread, Verdict::of(&spread, noise)))
-    });
-    all.reduce(|a, b| {
-        let verdict = a.2.min(b.2);
-        let (engine, spread, _) = if b.1.median < a.1.median { b } else { a };
-        (engine, spread, verdict)
-    })
+    let ran: Vec<PhaseReport> = report.phases.iter().filter(|phase| phase.name == name).cloned().collect();
+    let engines = names(&ran, |phase| &phase.engine);
+    let mut verdict = Verdict::Better;
+    let mut least: Option<(String, Spread)> = None;
+    for engine in engines.into_iter().filter(|engine| engine.starts_with(BASELINE)) {
+        let Some(spread) = ratio(report, name, &engine) else {
+            // It ran, but in no usable round.
+            verdict = verdict.min(Verdict::TooFewRounds);
+            continue;
+        };
+        verdict = verdict.min(Verdict::of(&spread, noise));
+        if least.as_ref().is_none_or(|(_, least)| spread.median < least.median) {
+            least = Some((engine, spread));
+        }
+    }
+    least.map(|(engine, spread)| (engine, spread, verdict))
 }
 
 /// Returns the 99.9th percentile in microseconds. A scan of the whole store has none: it is one call.
@@ -270,11 +275,14 @@ mod tests {
 
     #[test]
     fn the_verdict_holds_against_every_rocksdb_and_beyond_the_noise() {
-        // Seconds of drumlin, its control, rocksdb and rocksdb-tuned in each round.
+        // Seconds of drumlin, its control, rocksdb and rocksdb-tuned in each round; NaN in a round that is not usable.
         let verdict = |rounds: [[f64; 4]; 3]| {
             let names = ["drumlin", "drumlin#2", "rocksdb", "rocksdb-tuned"];
             let of_round = |(round, seconds): (usize, [f64; 4])| {
-                names.into_iter().zip(seconds).map(move |(name, s)| phase(name, round as u64 + 1, s, 0.0))
+                names.into_iter().zip(seconds).map(move |(name, s)| PhaseReport {
+                    usable: !s.is_nan(),
+                    ..phase(name, round as u64 + 1, s, 0.0)
+                })
             };
             let phases = rounds.into_iter().enumerate().flat_map(of_round).collect();
             let (which, _, verdict) = best(&Report { phases, ..made_up() }, "micro fill").expect("a ratio");
@@ -284,6 +292,10 @@ mod tests {
         assert_eq!(verdict([quiet; 3]), ("rocksdb".to_owned(), Verdict::Better));
         let one_round_worse = [1.0, 1.0, 1.2, 0.9];
         assert_eq!(verdict([quiet, quiet, one_round_worse]), ("rocksdb".to_owned(), Verdict::NoDifference));
+        let never_usable = [1.0, 1.0, 1.2, f64::NAN];
+        assert_eq!(verdict([never_usable; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
+        let no_control = [1.0, f64::NAN, 1.2, 1.3];
+        assert_eq!(verdict([no_control; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
         let control_differs = [1.0, 1.25, 1.2, 1.3];
         assert_eq!(verdict([quiet, quiet, control_differs]), ("rocksdb".to_owned(), Verdict::NoDifference));
     }

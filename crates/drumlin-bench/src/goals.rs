@@ -9,10 +9,10 @@ use crate::command::args::{Common, GoalsArgs, Scale};
 use crate::command::ended::Ended;
 use crate::command::measured::measured;
 use crate::command::program::Program;
-use crate::command::published::publish;
+use crate::command::published::{publish, unfinished, write_files};
 use crate::compare::{LEAST_ROUNDS, NO_DIFFERENCE, Spread, ratios};
 use crate::engine::{EngineConfig, Result};
-use crate::report::model::PhaseReport;
+use crate::report::model::{PhaseReport, Report};
 use crate::report::table::aligned;
 use crate::rounds::Task;
 use crate::workload::{Workload, dynamic, micro, ycsb};
@@ -155,6 +155,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         common.engines = std::iter::once("drumlin").chain(bases.iter().copied()).map(str::to_owned).collect();
     }
     let mut slowest = f64::INFINITY;
+    let mut whole: Option<Report> = None;
     let mut lines =
         vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
     for source in sources(&rows) {
@@ -167,7 +168,9 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
             Ok(report) => report,
             Err(what) => return Ended::Failed(what),
         };
-        if let Err(what) = publish(&report, &common) {
+        // Files hold the phases of all sources. They are written at the end.
+        let shown = Common { json: None, html: None, tsv: None, ..common };
+        if let Err(what) = publish(&report, &shown) {
             return Ended::Failed(what);
         }
         for row in rows.iter().filter(|row| group(row.source) == source) {
@@ -176,6 +179,20 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         if source == FILL {
             slowest = report.phases.iter().map(|phase| phase.ops_per_s).fold(f64::INFINITY, f64::min);
         }
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => {
+                whole.phases.extend(report.phases);
+                whole.warnings.extend(report.warnings);
+                whole.machine.calibration.extend(report.machine.calibration);
+            }
+        }
+    }
+    if let Err(what) = whole.map_or(Ok(()), |whole| write_files(&whole, &common)) {
+        return Ended::Failed(what);
+    }
+    if let Some(path) = &common.json {
+        let _ = std::fs::remove_file(unfinished(path));
     }
     let lines: Vec<Vec<String>> = lines.into_iter().map(|line| line.to_vec()).collect();
     let mut text = aligned(&lines, 2);

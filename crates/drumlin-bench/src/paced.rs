@@ -144,7 +144,10 @@ fn course_of(policy: &str, mut workload: Workload, setup: &Setup) -> Result<Vec<
             counts.push(count);
         }
     }
-    Ok(counts)
+    match counts.iter().any(|count| count.operations > 0) {
+        true => Ok(counts),
+        false => Err("the plan has no operation besides its load".to_owned()),
+    }
 }
 
 /// Returns the mean nanoseconds per operation.
@@ -174,7 +177,7 @@ impl Course {
         let config = EngineConfig {
             memory_bytes: setup.memory_bytes,
             memtable_bytes: setup.flush_bytes,
-            file_bytes: 16 * setup.flush_bytes,
+            file_bytes: setup.flush_bytes.saturating_mul(16),
             policy: Some(policy.to_owned()),
             durability: Durability::None,
             merges: setup.merges,

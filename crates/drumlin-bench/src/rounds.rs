@@ -216,7 +216,7 @@ fn job(plan: &Plan, task: &Task, engine: &str, round: u64) -> Job {
         config,
         workload: task.workload.clone(),
         dir: plan.dir.join(name),
-        seed: plan.seed + round - 1,
+        seed: plan.seed.wrapping_add(round - 1),
         round,
         keep: plan.keep,
         quiet: plan.quiet,

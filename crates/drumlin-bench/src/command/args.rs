@@ -1,5 +1,6 @@
 //! Command-line arguments of the benchmarks and their help texts.
 
+use super::numbers;
 use crate::engine::{Compression, Durability, Io};
 use crate::sizes::parse_bytes;
 use crate::workload::ycsb::{Distribution, Update};
@@ -36,11 +37,11 @@ pub struct AsDbBench {
     pub benchmarks: Vec<String>,
 
     /// Number of entries for --benchmarks
-    #[arg(long = "num", value_name = "N")]
+    #[arg(long = "num", value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
 
     /// Number of reads for --benchmarks
-    #[arg(long = "reads", value_name = "N")]
+    #[arg(long = "reads", value_name = "N", value_parser = numbers::count)]
     pub reads: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ pub struct Common {
     pub seed: u64,
 
     /// Number of rounds; comparisons use 5, 3 or 2 depending on the length of the phases [default: 1, or by length]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = numbers::count)]
     pub rounds: Option<u64>,
 
     /// Scale of the run: quick, or a factor such as 1/64
@@ -68,24 +69,23 @@ pub struct Common {
     pub scale: Option<Scale>,
 
     /// Number of client threads
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = numbers::threads)]
     pub threads: u32,
 
     /// Rate of calls per second, even if earlier calls are unfinished; latency is measured from the intended start
-    #[arg(long, global = true, value_name = "OPS")]
+    #[arg(long, global = true, value_name = "OPS", value_parser = numbers::rate)]
     pub rate: Option<f64>,
 
     /// Key size in bytes, if the family does not fix it
-    #[arg(long, global = true, alias = "key_size", value_name = "B")]
+    #[arg(long, global = true, alias = "key_size", value_name = "B", value_parser = numbers::key_size)]
     pub key_size: Option<usize>,
 
     /// Value size in bytes, if the family does not fix it
-    #[arg(long, global = true, alias = "value_size", value_name = "B")]
+    #[arg(long, global = true, alias = "value_size", value_name = "B", value_parser = numbers::value_size)]
     pub value_size: Option<usize>,
 
     /// Compressed size of the values as a fraction of their size
-    #[arg(long, global = true, value_name = "R", default_value_t = 0.5)]
+    #[arg(long, global = true, value_name = "R", default_value_t = 0.5, value_parser = numbers::share)]
     pub value_ratio: f64,
 
     /// Memory for block cache, memtables, filters and indexes together, such as 1GiB
@@ -101,7 +101,7 @@ pub struct Common {
     pub file_size: Option<u64>,
 
     /// Filter bits per key; the `filters` family compares several values, separated by commas
-    #[arg(long, global = true, value_name = "N,..", value_delimiter = ',')]
+    #[arg(long, global = true, value_name = "N,..", value_delimiter = ',', value_parser = numbers::bits)]
     pub bits: Vec<f64>,
 
     /// Compaction policy, optionally with parameters after a colon; if repeated, each policy runs as a separate
@@ -249,6 +249,7 @@ pub struct DeletedArgs {
     pub rows: Vec<String>,
     /// Numbers of entries deleted or operands merged before the reads
     #[arg(long, value_delimiter = ',', value_name = "N,..", default_value = "1000,10000,100000,1000000")]
+    #[arg(value_parser = numbers::count)]
     pub depths: Vec<u64>,
 }
 
@@ -260,25 +261,25 @@ pub struct MicroArgs {
     #[arg(value_delimiter = ',')]
     pub names: Vec<String>,
     /// Number of entries [default: 10 million; quick: 1 million]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
     /// Number of operations in a read phase
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub reads: Option<u64>,
     /// Number of entries read after a seek
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = numbers::items)]
     pub nexts: u32,
     /// Number of entries in a batch
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = numbers::items)]
     pub batch: u32,
     /// Key format
     #[arg(long, value_enum, default_value_t = Keys::Hashed)]
     pub keys: Keys,
     /// Write rate of the concurrent writer in bytes per second
-    #[arg(long, value_name = "B/s", default_value_t = 2e6)]
+    #[arg(long, value_name = "B/s", default_value_t = 2e6, value_parser = numbers::rate)]
     pub write_rate: f64,
     /// Skew of the entries that reads and overwrites choose (zipf, such as 0.99) [default: uniform]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = numbers::theta)]
     pub theta: Option<f64>,
 }
 
@@ -298,10 +299,10 @@ pub struct YcsbArgs {
     #[arg(long, default_value = "all")]
     pub workload: String,
     /// Number of rows loaded [default: 10 million; quick: 1 million]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub records: Option<u64>,
     /// Number of operations per workload [default: 5 million; quick: 1 million]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub ops: Option<u64>,
     /// Variant of the parameters: those of YCSB or of a paper
     #[arg(long, value_enum, default_value_t = Distribution::Ycsb)]
@@ -391,7 +392,7 @@ pub struct PipelineArgs {
 #[derive(Args, Debug)]
 pub struct ValuesArgs {
     /// Skew of the updates (zipf theta)
-    #[arg(long, default_value_t = 0.9)]
+    #[arg(long, default_value_t = 0.9, value_parser = numbers::theta)]
     pub theta: f64,
 }
 
@@ -452,13 +453,13 @@ pub struct PacedArgs {
     #[arg(default_value = "I")]
     pub plan: String,
     /// Number of entries loaded, and of operations in a full phase
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = numbers::count)]
     pub entries: u64,
     /// Value size in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1000, value_parser = numbers::value_size)]
     pub value_bytes: usize,
     /// Memtable size in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = numbers::count)]
     pub flush_bytes: u64,
     /// Policies to run; the others are compared with the first
     #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
@@ -483,13 +484,13 @@ pub struct OracleArgs {
     #[arg(default_value = "I")]
     pub plan: String,
     /// Number of entries loaded, and of operations in a full phase
-    #[arg(long, value_name = "N", default_value_t = 22_000)]
+    #[arg(long, value_name = "N", default_value_t = 22_000, value_parser = numbers::count)]
     pub entries: u64,
     /// Value size in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1000, value_parser = numbers::value_size)]
     pub value_bytes: usize,
     /// Memtable size in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = numbers::count)]
     pub flush_bytes: u64,
     /// The adaptive policy
     #[arg(long, value_name = "POLICY", default_value = "arce")]

@@ -2,7 +2,7 @@
 
 use super::args::Common;
 use super::program::Program;
-use super::published::{note, unfinished, write_json};
+use super::published::{check_targets, note, unfinished, write_json};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{PhaseReport, Report, SCHEMA};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs `tasks` and returns a report of all of them.
 pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Result<Report> {
+    check_targets(common)?;
     let plan = plan(common, program)?;
     let mut report = Report {
         schema: SCHEMA.to_owned(),
@@ -57,7 +58,13 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
                     task.workload.name, done.round, done.engines, done.of
                 ));
             }
-            common.json.iter().try_for_each(|path| keep_unfinished(&report, so_far, done, path))
+            // The run goes on: the disk may have room again when it ends.
+            if let Some(path) = &common.json
+                && let Err(what) = keep_unfinished(&report, so_far, done, path)
+            {
+                note(&format!("warning: the results so far are not kept: {what}"));
+            }
+            Ok(())
         })
     });
     if !plan.keep {
@@ -100,8 +107,11 @@ pub(super) fn engines(common: &Common, program: &Program) -> Result<Vec<String>>
         };
         engines = engines.into_iter().flat_map(with).collect();
     }
-    for engine in &engines {
+    for (at, engine) in engines.iter().enumerate() {
         find(program.engines, engine)?;
+        if engines[..at].contains(engine) {
+            return Err(format!("{engine} is named twice; --aa runs the first engine a second time"));
+        }
     }
     if let (true, Some(first)) = (common.aa, engines.first()) {
         engines.insert(1, format!("{first}{CONTROL}"));

@@ -3,6 +3,7 @@
 pub mod args;
 pub(crate) mod ended;
 pub(crate) mod measured;
+mod numbers;
 pub(crate) mod program;
 pub(crate) mod published;
 mod tasks;
@@ -22,7 +23,7 @@ use crate::rounds::{Task, child};
 use crate::{deleted, gate, goals, paced};
 use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs};
 use measured::{data_dir, engines, measured};
-use published::{note, print, publish};
+use published::{check_targets, note, print, publish, unfinished, write_json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,8 +64,14 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         Family::Child { input, output } => or_failed(child(input, output, program.engines)),
         Family::Calibrate => calibrate_now(&args.common),
         Family::Gate(gate_args) => gate::run(gate_args, program.prefix),
-        Family::Paced(paced_args) => or_failed(show_paced(paced_args, &args.common)),
-        Family::Oracle(oracle_args) => or_failed(show_oracle(oracle_args, &args.common)),
+        Family::Paced(paced_args) => match check_paced(&args.common, &["compaction"]) {
+            Err(what) => Ended::Usage(what),
+            Ok(()) => or_failed(show_paced(paced_args, &args.common)),
+        },
+        Family::Oracle(oracle_args) => match check_paced(&args.common, &["compaction", "pipeline"]) {
+            Err(what) => Ended::Usage(what),
+            Ok(()) => or_failed(show_oracle(oracle_args, &args.common)),
+        },
         Family::Deleted(deleted_args) => or_failed(show_deleted(deleted_args, &args.common, program)),
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
@@ -76,8 +83,28 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     }
 }
 
+/// Refuses settings that a run on the clock of a disk model does not have, and `options` that it sets itself.
+fn check_paced(common: &Common, options: &[&str]) -> crate::engine::Result<()> {
+    let has = [
+        ("--policy", !common.policy.is_empty()),
+        ("--engines", !common.engines.is_empty()),
+        ("--rounds", common.rounds.is_some()),
+        ("--scale", common.scale.is_some()),
+        ("--memtable", common.memtable.is_some()),
+        ("--rate", common.rate.is_some()),
+    ];
+    if let Some((name, _)) = has.iter().find(|(_, has)| *has) {
+        return Err(format!("{name} has no meaning here: one client runs on a simulated disk; see --help"));
+    }
+    match common.set.iter().find(|(name, _)| options.contains(&name.as_str())) {
+        Some((name, _)) => Err(format!("--set {name}: it is what the run varies")),
+        None => Ok(()),
+    }
+}
+
 /// Runs the dynamic phases with the clock of a disk model, and prints the results of each policy.
 fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
+    check_targets(common)?;
     let PacedArgs { entries, value_bytes, flush_bytes, .. } = *args;
     let least = paced::Setup::default();
     let setup = paced::Setup {
@@ -98,13 +125,12 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
         print(&(course.text(first, &args.policies[0], args.explain) + "\n"))?;
         courses.push(course);
     }
-    let Some(path) = &common.json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&courses).map_err(|e| e.to_string())?;
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    common.json.iter().try_for_each(|path| write_json(path, &courses))
 }
 
 /// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
 fn show_oracle(args: &OracleArgs, common: &Common) -> crate::engine::Result<()> {
+    check_targets(common)?;
     let OracleArgs { entries, value_bytes, flush_bytes, .. } = *args;
     let least = paced::Setup::default();
     let setup = paced::Setup {
@@ -127,14 +153,15 @@ fn show_oracle(args: &OracleArgs, common: &Common) -> crate::engine::Result<()> 
     }
     let rows = oracle::rows(&courses);
     print(&oracle::table(&rows, &args.adaptive))?;
-    let Some(path) = &common.json else { return Ok(()) };
     let results = serde_json::json!({ "command": machine::command_line(), "rows": rows, "courses": courses });
-    let text = serde_json::to_string_pretty(&results).map_err(|e| e.to_string())?;
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    common.json.iter().try_for_each(|path| write_json(path, &results))
 }
 
 /// Measures read cost against the number of deleted or merged entries, engine by engine.
 fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate::engine::Result<()> {
+    if let Some(row) = args.rows.iter().find(|row| *row != "all" && !deleted::ROWS.contains(&row.as_str())) {
+        return Err(format!("unknown row {row}; available: {}", deleted::ROWS.join(", ")));
+    }
     let is_wanted = |row: &&str| args.rows.iter().any(|name| name == "all" || name == *row);
     let rows: Vec<&str> = deleted::ROWS.into_iter().filter(is_wanted).collect();
     let (started_utc, rounds) = (now_utc(), common.rounds.unwrap_or(1).max(1));
@@ -178,12 +205,13 @@ fn deleted_round(
         let config = EngineConfig { policy, ..tasks::plain(common) };
         let dir = data_dir(common);
         let _shown = spinner(&format!("bench deleted: {engine} {row} {depth}"), common.quiet);
-        match deleted::measure(kind, &config, &dir, row, depth) {
+        let measured = deleted::measure(kind, &config, &dir, row, depth);
+        crate::measure::run::remove(&dir);
+        match measured {
             Ok(cost) => costs.push(deleted::Cost { engine, ..cost }),
             Err(why) if why.starts_with("it ") => note(&format!("{engine} {row}: {why}")),
             Err(why) => return Err(format!("{engine} {row} {depth}: {why}")),
         }
-        crate::measure::run::remove(&dir);
     }
     Ok(costs)
 }
@@ -203,6 +231,9 @@ fn measure(tasks: &[Task], family: &Family, common: &Common, program: &Program) 
     }
     if let Err(what) = publish(&report, &common) {
         return Ended::Failed(what);
+    }
+    if let Some(path) = &common.json {
+        let _ = fs::remove_file(unfinished(path));
     }
     let usable = report.phases.iter().any(|phase| phase.usable);
     if usable || report.phases.is_empty() { Ended::Done } else { Ended::TooNoisy }
@@ -238,6 +269,12 @@ fn show_options(engine: &str, common: &Common, program: &Program) -> crate::engi
 }
 
 fn show_reports(args: &ReportArgs, common: &Common) -> Ended {
+    let writes = [&common.json, &common.html, &common.tsv].iter().any(|path| path.is_some());
+    if writes && args.files.len() > 1 {
+        return Ended::Usage(
+            "--json, --html and --tsv take one report: each would replace the one before".into(),
+        );
+    }
     let shown = args.files.iter().try_for_each(|path| publish(&read_report(path)?, common));
     let base = args.base.iter().try_for_each(|path| {
         print(&format!("\nolder report {}, for reference only:\n", path.display()))?;

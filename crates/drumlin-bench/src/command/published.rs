@@ -4,6 +4,7 @@ use super::args::Common;
 use crate::engine::Result;
 use crate::report::model::{Report, SCHEMA};
 use crate::report::{html, table, tsv};
+use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,9 +20,13 @@ pub(crate) fn publish(report: &Report, common: &Common) -> Result<()> {
         note(&format!("warning: {warning}"));
     }
     print(&table::text(report))?;
+    write_files(report, common)
+}
+
+/// Writes the requested files.
+pub(crate) fn write_files(report: &Report, common: &Common) -> Result<()> {
     if let Some(path) = &common.json {
         write_json(path, report)?;
-        let _ = fs::remove_file(unfinished(path));
         note(&format!("wrote {}", path.display()));
     }
     if let Some(path) = &common.html {
@@ -47,17 +52,40 @@ fn save(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn write_json(path: &Path, report: &Report) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(report).map_err(|e| e.to_string())?;
+/// Writes `results` as JSON. Until that succeeds, a former file stays as it is.
+pub(crate) fn write_json(path: &Path, results: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
     text.push('\n');
-    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    let new = with_suffix(path, ".new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&new);
+        format!("{}: {e}", path.display())
+    })
 }
 
 /// Returns the file that holds the results of a run until it ends: that of `--json` with the suffix `.part`.
-pub(super) fn unfinished(path: &Path) -> PathBuf {
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    with_suffix(path, ".part")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".part");
+    name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Returns an error if a requested file cannot be written, before a long run ends with that.
+pub(crate) fn check_targets(common: &Common) -> Result<()> {
+    for path in common.json.iter().chain(&common.html).chain(&common.tsv) {
+        if path.is_dir() {
+            return Err(format!("{}: it is a directory", path.display()));
+        }
+        let probe = with_suffix(path, ".new");
+        fs::write(&probe, "").map_err(|e| format!("{}: {e}", path.display()))?;
+        let _ = fs::remove_file(&probe);
+    }
+    Ok(())
 }
 
 /// Reads a report. Rejects reports of another format.

@@ -124,13 +124,13 @@ fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
         num: args.num.unwrap_or(default),
         reads: args.reads,
         nexts: args.nexts,
-        batch: args.batch.max(1),
-        key_bytes: common.key_size.unwrap_or(usual.key_bytes).max(8),
+        batch: args.batch,
+        key_bytes: common.key_size.unwrap_or(usual.key_bytes),
         value_bytes: common.value_size.unwrap_or(usual.value_bytes),
         value_ratio: common.value_ratio,
         dense: args.keys == Keys::Dense,
         threads: common.threads,
-        write_rate: args.write_rate.max(1.0),
+        write_rate: args.write_rate,
         theta: args.theta.filter(|theta| *theta > 0.0),
     };
     let defaults = Defaults { memory: 3 << 30, ..Defaults::default() };

@@ -249,8 +249,11 @@ impl Run<'_> {
             let sampler = scope.spawn(|| watched.sample());
             let writer = phase.writer.map(|rate| scope.spawn(move || self.write_beside(rate, base, context)));
             let others: Vec<_> = (1..phase.threads).map(|t| scope.spawn(move || work(t))).collect();
-            let mut results = vec![if phase.mix.is_empty() { Ok((Done::default(), 0, 0)) } else { work(0) }];
-            let ended = || Err("a thread of the benchmark panicked".to_owned());
+            // A panic must not pass the end of the scope, which waits for sampler and writer.
+            let first = || if phase.mix.is_empty() { Ok((Done::default(), 0, 0)) } else { work(0) };
+            let ended = || Err(ended_text());
+            let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(first));
+            let mut results = vec![first.unwrap_or_else(|_| ended())];
             results.extend(others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())));
             watched.shared.done.store(true, Relaxed);
             sampler.thread().unpark();
@@ -371,7 +374,7 @@ impl Summary<'_> {
         let sum = |of: fn(&Done) -> u64| done().map(of).sum::<u64>();
         let ops = sum(|d| d.ops);
         let seconds = done().map(|d| d.busy).max().unwrap_or(0) as f64 / 1e9;
-        let per_op = |nanos: u64| nanos as f64 / 1e3 / ops.max(1) as f64;
+        let per_op = |nanos: u64| if ops == 0 { 0.0 } else { nanos as f64 / 1e3 / ops as f64 };
         let mut latencies = super::latency::Recorder::default();
         done().for_each(|d| latencies.add(&d.latencies));
         let intended = self.phase.rate.is_some();

@@ -5,7 +5,7 @@
 
 use super::model::{PhaseReport, Report, Sample};
 use super::svg::{self, Band, Series, escape};
-use super::table::{comparison_cells, result_cells};
+use super::table::result_cells;
 use crate::compare::{compare, names};
 use std::fmt::Write;
 
@@ -174,14 +174,15 @@ fn circumstances(report: &Report, out: &mut String) {
 
 fn results(report: &Report, out: &mut String) {
     section("Results", &cells(&result_cells(report)), out);
-    let comparison = comparison_cells(report);
-    if comparison.is_empty() {
+    let engines = names(&report.phases, |phase| &phase.engine);
+    let comparisons = engines.first().map(|first| compare(&report.phases, first)).unwrap_or_default();
+    if comparisons.is_empty() {
         return;
     }
     let mut body =
         String::from("<div class=\"scroll\"><table>\n<tr><th>phase</th><th>of</th><th>to</th><th>ratio</th>");
     body += "<th>min</th><th>max</th><th>verdict</th><th></th></tr>\n";
-    for c in compare(&report.phases, &comparison[1][1]) {
+    for c in comparisons {
         let t = c.throughput;
         let _ = writeln!(
             body,
@@ -270,7 +271,7 @@ fn throughput(engine: &str, phases: &[(f64, &PhaseReport)], bands: &[Band], out:
     for (start, phase) in phases {
         let (mut t_before, mut ops_before) = (0.0, 0);
         for sample in &phase.timeline {
-            let rate = (sample.ops - ops_before) as f64 / (sample.t - t_before).max(1e-3);
+            let rate = sample.ops.saturating_sub(ops_before) as f64 / (sample.t - t_before).max(1e-3);
             points.push((start + sample.t, rate));
             (t_before, ops_before) = (sample.t, sample.ops);
         }

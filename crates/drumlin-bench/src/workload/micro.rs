@@ -228,7 +228,7 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
             phases.push(warm.unreported());
         }
         let passes = if is_read && !is_scan { 2 } else { 1 };
-        phases.push(Phase { ops: passes * phase.ops, ..phase });
+        phases.push(Phase { ops: phase.ops.saturating_mul(passes), ..phase });
     }
     let len = sizes.key_bytes;
     let ascending = sizes.dense || names.iter().any(|name| name == "fillseq");

@@ -224,7 +224,7 @@ impl Workload {
             }
             if phase.mix.iter().any(|(_, action)| action.inserts() || *action == Action::Replay) {
                 // Upper bound: every operation inserts, on every thread.
-                next += phase.ops + u64::from(phase.threads);
+                next = u64::saturating_add(next, phase.ops.saturating_add(u64::from(phase.threads)));
             }
             let reached = phase.mix.iter().map(|(_, action)| action.reaches()).max().unwrap_or(0);
             next = next.max(reached);
@@ -236,7 +236,7 @@ impl Workload {
     /// Returns the approximate disk space needed: twice the entries of the largest store, to allow for compactions.
     pub fn disk_bytes(&self) -> u64 {
         let most = self.entries().into_iter().fold(0.0, f64::max);
-        (most * self.entry_bytes() * 2.2) as u64 + (256 << 20)
+        ((most * self.entry_bytes() * 2.2) as u64).saturating_add(256 << 20)
     }
 
     /// Returns the approximate key and value bytes that are live after the last phase.

@@ -113,9 +113,6 @@ pub fn workers(scale: f64) -> Workload {
 /// DumpKV: zipf-distributed puts into an empty store with a fifth as many keys, then gets and a scan. Scale 1 is 200
 /// GB of 256 + 4096 bytes.
 pub fn values(theta: f64, value_bytes: usize, scale: f64) -> Result<Workload> {
-    if !(0.0..1.0).contains(&theta) {
-        return Err("--theta is from 0 to below 1".to_owned());
-    }
     let puts = scaled(200_000_000_000 / (256 + value_bytes as u64), scale);
     let keys = (puts / 5).max(1);
     let zipf = Target::Zipf { theta };

@@ -1,0 +1,95 @@
+//! Numbers on the command line, each with its bounds. What lies outside is refused before anything runs: a benchmark
+//! that computes with a rate of 0 or a skew of 1 ends with figures that mean nothing.
+
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+use std::str::FromStr;
+
+/// Largest count of entries or operations.
+const MOST: u64 = 1_000_000_000_000;
+/// Largest size of a key and of a value in bytes.
+const MOST_KEY: usize = 64 << 10;
+const MOST_VALUE: usize = 1 << 30;
+
+fn within<N: FromStr + PartialOrd + Display>(text: &str, bounds: impl RangeBounds<N>) -> Result<N, String> {
+    let number = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if bounds.contains(&number) {
+        return Ok(number);
+    }
+    let least = match bounds.start_bound() {
+        Bound::Included(least) => format!("at least {least}"),
+        Bound::Excluded(least) => format!("above {least}"),
+        Bound::Unbounded => String::new(),
+    };
+    let most = match bounds.end_bound() {
+        Bound::Included(most) => format!(" and at most {most}"),
+        Bound::Excluded(most) => format!(" and below {most}"),
+        Bound::Unbounded => String::new(),
+    };
+    Err(format!("it must be {least}{most}"))
+}
+
+/// Parses a number of entries, operations or rounds.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    within(text, 1..=MOST)
+}
+
+/// Parses a number of items per call.
+pub(super) fn items(text: &str) -> Result<u32, String> {
+    within(text, 1..=1_000_000)
+}
+
+/// Parses a number of threads or slots.
+pub(super) fn threads(text: &str) -> Result<u32, String> {
+    within(text, 1..=4096)
+}
+
+/// Parses a key size. Keys hold a number of eight bytes.
+pub(super) fn key_size(text: &str) -> Result<usize, String> {
+    within(text, 8..=MOST_KEY)
+}
+
+/// Parses a value size.
+pub(super) fn value_size(text: &str) -> Result<usize, String> {
+    within(text, 0..=MOST_VALUE)
+}
+
+/// Parses a rate per second.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    within(text, (Bound::Excluded(0.0), Bound::Included(1e12)))
+}
+
+/// Parses a fraction of a size.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=1.0)
+}
+
+/// Parses a number of filter bits per key.
+pub(super) fn bits(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=64.0)
+}
+
+/// Parses the skew of a zipf distribution. The method that draws from it is defined below 1; 0 is uniform.
+pub(super) fn theta(text: &str) -> Result<f64, String> {
+    within(text, 0.0..1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_is_refused_with_the_bounds() {
+        assert_eq!(count("0"), Err("it must be at least 1 and at most 1000000000000".to_owned()));
+        assert_eq!(count("1"), Ok(1));
+        assert!(count("18446744073709551615").is_err() && count("-1").is_err() && count("").is_err());
+        assert_eq!(theta("1"), Err("it must be at least 0 and below 1".to_owned()));
+        assert_eq!(theta("0.99"), Ok(0.99));
+        assert_eq!(rate("0"), Err("it must be above 0 and at most 1000000000000".to_owned()));
+        for parse in [rate, share, bits, theta] {
+            assert!(["nan", "inf", "-1"].iter().all(|text| parse(text).is_err()));
+        }
+        assert!(key_size("7").is_err() && value_size("0").is_ok() && value_size("2147483648").is_err());
+        assert!(threads("4294967295").is_err() && items("0").is_err());
+    }
+}
