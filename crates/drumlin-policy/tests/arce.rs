@@ -545,8 +545,16 @@ fn what_comes_in_between_goes_before_a_merge_that_is_late() {
     settle(&mut world, &mut *policy, 100);
     assert_eq!(world.tree().runs(), 1);
     world.flush(&mut *policy, 0, KEYS);
-    next(&mut world);
-    let whole = world.decide(&mut *policy, 0).plans.pop().expect("removing a run pays for the readers");
+    let mut waited = 0;
+    let whole = loop {
+        next(&mut world);
+        if let Some(plan) = world.decide(&mut *policy, 0).plans.pop() {
+            break plan;
+        }
+        waited += 1;
+        assert!(waited < 1000, "removing a run pays for the readers");
+    };
+    assert!(waited > 0, "readers pay first");
     let long = world.admit(&whole, 32).unwrap();
     let due = whole.deadline.expect("a deadline");
     let mut between = 0;

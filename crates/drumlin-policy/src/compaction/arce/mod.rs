@@ -43,7 +43,8 @@
 //!
 //! The need for compaction depends on s ([`score::Need`]); S_max is the option `max_runs`:
 //!
-//! - s <= c and s < 0.75 S_max: *elective*. The highest score above 0 that the rewrite budget affords ([`guard`]).
+//! - s <= c and s < 0.75 S_max: *elective*. The highest score above 0 that the rewrite budget affords, and for which
+//!   readers have paid ([`guard`]).
 //! - s > c: *must*. The candidate that removes most runs per unit of its time.
 //! - s >= 0.75 S_max: *must*. A candidate of runs of similar size, which rewrites least in the long run.
 //! - s >= 0.875 S_max: *must*. Again most runs per unit of time.

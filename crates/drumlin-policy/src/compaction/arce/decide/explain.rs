@@ -42,6 +42,18 @@ impl Display for ReadableTime {
     }
 }
 
+/// What readers have paid for compactions, if they need to pay.
+struct Paid(f64);
+
+impl fmt::Display for Paid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_finite() {
+            true => write!(f, ", of which readers have paid {}", ReadableTime(self.0)),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the plan
 /// is a must; see `tickets`.
 pub(crate) fn plan(
@@ -71,13 +83,14 @@ pub(crate) fn plan(
     }
     let _ = write!(
         text,
-        ", gain {}, cost {}, score {}; a read covers {:.2} runs, tuple {}, rewrite budget {}",
+        ", gain {}, cost {}, score {}; a read covers {:.2} runs, tuple {}, rewrite budget {}{}",
         ReadableTime(score.gain),
         ReadableTime(score.cost),
         Signed(score.value()),
         scene.line.runs,
         scene.tuple,
         Size(budget.left().max(0.0)),
+        Paid(budget.paid()),
     );
     if scene.by_all_keys {
         text.push_str("; runs are counted over all keys, read or not");
@@ -132,6 +145,7 @@ struct SeenLoad {
     disk_short: bool,
     bytes: f64,
     budget: f64,
+    paid: f64,
     pace: Pace,
     /// Operations of the last phases, the latest last, and of the present phase.
     phases: Vec<f64>,
@@ -163,6 +177,7 @@ impl LastDecision {
                 disk_short: scene.disk_short,
                 bytes: scene.line.bytes,
                 budget: budget.left(),
+                paid: budget.paid(),
                 pace: pace.clone(),
                 phases: drift.phases.clone(),
                 lasted: drift.lasted(estimate.operations),
@@ -203,7 +218,7 @@ pub(crate) fn policy(
          one more run costs {} per flush interval; the tree has {}, a flush {}; a compaction writes {:.2} bytes per \
          byte that it reads\n\
          writes: slowed {slow}, stopped at {} runs; compactions remove runs as fast as {}/s of flushes add them\n\
-         rewrite budget: {}{}",
+         rewrite budget: {}{}{}",
         seen.tuple,
         crate::real::round(seen.tuple.gain_intervals * 100.0) / 100.0,
         seen.tuple.slow_above,
@@ -235,6 +250,7 @@ pub(crate) fn policy(
         Size(pace.drain),
         if seen.budget < 0.0 { "minus " } else { "" },
         Size(seen.budget.abs()),
+        Paid(seen.paid),
     );
     let _ = write!(text, "\nphases:");
     for phase in &seen.phases {

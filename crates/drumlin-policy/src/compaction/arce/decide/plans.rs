@@ -84,8 +84,9 @@ impl Arce {
             if idle == 0 && beside.is_none() {
                 break;
             }
-            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(budget.left()) };
-            let Some(score) = self.choose(scene, &choice) else { break };
+            let affordable = budget.affordable(&scene.model);
+            let choice = Choice { last_slot: slots > 1 && idle == 1, beside, ..scene.choice(affordable) };
+            let Some(score) = self.choose(scene, &choice, budget.left()) else { break };
             let candidate = score.candidate;
             let links = &scene.line.links[candidate.from..candidate.to];
             let ends = (links[0].id(), links[links.len() - 1].id());
@@ -126,8 +127,9 @@ impl Arce {
                 None => due,
             });
             let charged = budget.merged(candidate.bytes, scene.line.bytes);
+            let paid = budget.spend(candidate.bytes, &scene.model);
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
-            self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: charged });
+            self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: charged, paid });
             plans.push(plan);
             under_way += 1;
         }
@@ -137,8 +139,9 @@ impl Arce {
         plans
     }
 
-    /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly.
-    fn choose(&mut self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly. What frees disk space
+    /// or removes tombstones may use the whole rewrite budget, `left`; readers need not have paid for it.
+    fn choose(&mut self, scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64) -> Option<Score> {
         let (line, candidates) = (&scene.line, &mut self.candidates);
         let exact = |candidate: &mut Candidate| {
             let parts = &line.parts[candidate.from..candidate.to];
@@ -147,12 +150,12 @@ impl Arce {
             }
         };
         let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
-        let freeing = if scene.disk_short { self.freeing(scene, choice) } else { None };
-        freeing.or(best).or_else(|| self.purge(scene, choice))
+        let freeing = if scene.disk_short { self.freeing(scene, choice, left) } else { None };
+        freeing.or(best).or_else(|| self.purge(scene, choice, left))
     }
 
     /// With disk space short: returns the compaction that frees most per byte, if any frees enough.
-    fn freeing(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    fn freeing(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64) -> Option<Score> {
         // Before any compaction has been measured, assume that half of the newer inputs is freed; the first one
         // measures it.
         let shrink = scene.shrink.unwrap_or(0.5);
@@ -161,7 +164,7 @@ impl Arce {
             ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
         };
         // Like a must, it may overdraw the rewrite budget by the size of the tree, because a full disk stops flushes.
-        let most = choice.budget + scene.line.bytes;
+        let most = left + scene.line.bytes;
         let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
         let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
         let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
@@ -170,7 +173,7 @@ impl Arce {
 
     /// Returns a compaction that removes tombstones from scans: from a run with many tombstones down to the oldest
     /// run that shares keys with it. Per seek, skipping the tombstones costs about their share of placing a cursor.
-    fn purge(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>) -> Option<Score> {
+    fn purge(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64) -> Option<Score> {
         let line = &scene.line;
         let candidates = (0..line.links.len()).filter_map(|from| {
             let share = line.tombstone_share(&Candidate {
@@ -197,7 +200,7 @@ impl Arce {
                 choice.tuple.gain_intervals * scene.model.interval_ops * scene.model.shares[1] * skipped;
             Some(score)
         });
-        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= choice.budget);
+        let affordable = candidates.filter(|s| s.value() > 0.0 && s.candidate.bytes <= left);
         let affordable = affordable.filter(|_| choice.beside.is_none());
         affordable.reduce(|a, b| if b.value() > a.value() { b } else { a })
     }

@@ -50,6 +50,8 @@ pub(crate) struct BegunPlan {
     pub(crate) reason: String,
     /// Bytes that the rewrite budget was charged.
     pub(crate) bytes: f64,
+    /// Nanoseconds of readers that it spent.
+    pub(crate) paid: f64,
 }
 
 /// The policy `arce`, with everything that it has learned.
@@ -66,6 +68,10 @@ pub(crate) struct Arce {
     pub(crate) prices: Prices,
     /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
     pub(crate) budget: Option<f64>,
+    /// Nanoseconds that readers have paid for compactions, and the operations counted up to then; `None` before the
+    /// first decision since the store was opened.
+    pub(crate) paid: f64,
+    pub(crate) paid_until: Option<u64>,
     /// Back-off of compactions that were refused or failed.
     pub(crate) back_offs: BackOffs,
     /// Plans of the last decision.
@@ -104,6 +110,9 @@ impl Arce {
             drift: Drift::default(),
             prices: Prices::UNIFORM,
             budget: None,
+            // As the rewrite budget, it is full at the start.
+            paid: f64::MAX,
+            paid_until: None,
             back_offs: BackOffs::default(),
             begun: Vec::new(),
             withdrawn: Vec::new(),
@@ -200,7 +209,7 @@ impl Arce {
 
     /// Resets times, tickets and searches after the store was reopened.
     fn begin_anew(&mut self) {
-        (self.now, self.searching) = (0, None);
+        (self.now, self.searching, self.paid_until) = (0, None, None);
         (self.back_offs, self.withdrawn) = (BackOffs::default(), Vec::new());
         // The engine's counters restarted at 0. Without this reset the next calls would look like further reopenings.
         self.estimate.count_anew();
@@ -219,6 +228,14 @@ impl Arce {
             let read = scene.input.load.read_bytes * passed.min(RATE_HOLDS) / 1e6;
             budget.passed(passed, read, tree);
         }
+        if !self.switches.paid {
+            return budget;
+        }
+        let operations = scene.input.load.counted.iter().sum::<u64>();
+        let since = self.paid_until.replace(operations).map_or(0, |until| operations.saturating_sub(until));
+        let mut budget = budget.with_paid(self.paid);
+        let met = Met { runs: scene.line.runs, cost: scene.line.cost };
+        budget.pay(since as f64, met, &scene.model, tree);
         budget
     }
 
@@ -269,6 +286,9 @@ impl CompactionPolicy for Arce {
         // Withdrawn compactions change the tree, so plans wait for the next decision.
         let plans = if withdraw.is_empty() { self.plans(&mut scene, &mut budget) } else { Vec::new() };
         self.budget = Some(budget.left());
+        if budget.paid().is_finite() {
+            self.paid = budget.paid();
+        }
         let pace = self.pace(&scene);
         let horizon = self.horizon(&scene);
         self.last_decision = LastDecision::of(&scene, &self.estimate, &self.drift, horizon, &budget, &pace);
@@ -296,6 +316,7 @@ impl CompactionPolicy for Arce {
                 if let Some(at) = self.begun.iter().position(|plan| plan.reason == *reason) {
                     let plan = self.begun.remove(at);
                     self.budget = self.budget.map(|budget| budget + plan.bytes);
+                    self.paid += plan.paid;
                     if *result == PlanResult::Refused {
                         self.back_offs.failed(plan.ends, self.now);
                     }
@@ -359,6 +380,7 @@ impl CompactionPolicy for Arce {
         writer.numbers(&[f64::from(u8::from(self.frozen))]);
         writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
         writer.numbers(&self.estimate.shift_numbers());
+        writer.numbers(&[self.paid, self.paid_until.map_or(-1.0, |operations| operations as f64)]);
         writer.done()
     }
 
@@ -398,6 +420,10 @@ impl CompactionPolicy for Arce {
         let is_shrink_known = reader.numbers().is_ok_and(|[known]: [f64; 1]| known == 1.0);
         if let Ok(turning) = reader.numbers() {
             next.estimate.restore_shift(turning);
+        }
+        if let Ok([paid, until]) = reader.numbers() {
+            next.paid = if sane(&[paid]) { paid } else { 0.0 };
+            next.paid_until = sane(&[until]).then_some(until as u64);
         }
         next.tuple = (known == 1.0).then_some(tuple);
         next.budget = (budget.is_finite() && budget != -1.0).then_some(budget);

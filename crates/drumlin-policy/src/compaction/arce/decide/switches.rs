@@ -27,6 +27,8 @@ pub(crate) struct Switches {
     pub(crate) prices: bool,
     /// The read slowdown during a compaction counts in full, not by half as in the paper's code.
     pub(crate) whole: bool,
+    /// Readers pay a part of a compaction's time before it starts.
+    pub(crate) paid: bool,
 }
 
 impl Switches {
@@ -40,9 +42,10 @@ impl Switches {
         masks: true,
         prices: true,
         whole: true,
+        paid: true,
     };
 
-    fn named(&mut self) -> [(&'static str, &mut bool); 9] {
+    fn named(&mut self) -> [(&'static str, &mut bool); 10] {
         [
             ("no-rho", &mut self.rho),
             ("no-park", &mut self.withdraw),
@@ -53,6 +56,7 @@ impl Switches {
             ("no-masks", &mut self.masks),
             ("no-prices", &mut self.prices),
             ("no-whole", &mut self.whole),
+            ("no-paid", &mut self.paid),
         ]
     }
 

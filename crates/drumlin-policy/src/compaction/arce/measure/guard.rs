@@ -5,8 +5,14 @@
 //! bytes. Elective ones may only spend what is there; those that are a must may overdraw the budget to -N. Over any
 //! interval, elective bytes are therefore at most 2 N + max_write_amp * flushed + reads / 4 + N * days: reads alone
 //! cannot keep a tree in compaction for ever.
+//!
+//! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an elective
+//! compaction starts only after readers have lost at least a tenth of its time ([`PAID_FIRST`]) to runs beyond the
+//! first. What they have lost is summed up over all operations, up to a tenth of the time of compacting the whole tree,
+//! and each compaction spends its part. Without this, a small flush in a load of lookups, which may be its last act,
+//! would start a compaction of the whole tree at once.
 
-use crate::compaction::arce::measure::model::bounded;
+use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use alloc::vec::Vec;
 use drumlin_types::RunId;
 
@@ -14,18 +20,58 @@ use drumlin_types::RunId;
 const PER_READ: f64 = 0.25;
 const DAY_MICROS: f64 = 86_400e6;
 
+/// Share of a compaction's time that readers pay before it starts.
+const PAID_FIRST: f64 = 0.1;
+
 /// The rewrite budget.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct RewriteBudget {
     left: f64,
     /// Bytes gained per flushed byte.
     pub(crate) amp: f64,
+    /// Nanoseconds that readers have lost to runs beyond the first, and that no compaction has spent.
+    paid: f64,
 }
 
 impl RewriteBudget {
-    /// Creates a budget of `left` bytes.
+    /// Creates a budget of `left` bytes for which readers need not pay.
     pub(crate) fn new(left: f64, amp: f64) -> RewriteBudget {
-        RewriteBudget { left: bounded(left, -1e18, 1e18), amp }
+        RewriteBudget { left: bounded(left, -1e18, 1e18), amp, paid: f64::INFINITY }
+    }
+
+    /// Sets the nanoseconds that readers have paid.
+    pub(crate) fn with_paid(self, paid: f64) -> RewriteBudget {
+        RewriteBudget { paid, ..self }
+    }
+
+    /// Returns the nanoseconds that readers have paid and no compaction has spent.
+    pub(crate) fn paid(&self) -> f64 {
+        self.paid
+    }
+
+    /// Credits what `operations` operations that met the runs `met` lost to runs beyond the first.
+    pub(crate) fn pay(&mut self, operations: f64, met: Met, model: &CostModel, tree: f64) {
+        let extra = met.cost * (1.0 - 1.0 / met.runs.max(1.0));
+        let lost = operations.max(0.0) * model.run_per_operation() * extra.max(0.0);
+        if self.paid.is_finite() {
+            self.paid = (self.paid + lost).min(PAID_FIRST * model.compaction_ns(tree));
+        }
+    }
+
+    /// Returns the bytes that an elective compaction may read: those left for which readers have paid.
+    pub(crate) fn affordable(&self, model: &CostModel) -> f64 {
+        let paid = (self.paid / PAID_FIRST - model.setup).max(0.0) * model.speed;
+        self.left.min(paid)
+    }
+
+    /// Spends what readers have paid for a compaction of `bytes`. Returns the nanoseconds spent.
+    pub(crate) fn spend(&mut self, bytes: f64, model: &CostModel) -> f64 {
+        if !self.paid.is_finite() {
+            return 0.0;
+        }
+        let spent = (PAID_FIRST * model.compaction_ns(bytes)).min(self.paid);
+        self.paid -= spent;
+        spent
     }
 
     pub(crate) fn left(&self) -> f64 {
@@ -108,6 +154,35 @@ impl BackOffs {
 mod tests {
     use super::*;
     use crate::SplitMix;
+    use crate::compaction::arce::measure::model::LinearCost;
+    use crate::compaction::arce::measure::model::paper::thirds;
+
+    #[test]
+    fn readers_pay_a_tenth_of_a_compaction_before_it_starts() {
+        // A run costs an operation 100 ns; a compaction takes 1 ms, and 1 ns per byte.
+        let model = CostModel {
+            shares: [1.0, 0.0, 0.0],
+            point: LinearCost { base: 1000.0, per_run: 100.0 },
+            setup: 1e6,
+            speed: 1.0,
+            ..thirds()
+        };
+        let (tree, met) = (1e8, |runs: f64| Met { runs, cost: runs });
+        let mut budget = RewriteBudget::new(1e12, 20.0).with_paid(0.0);
+        assert_eq!(budget.affordable(&model), 0.0);
+        budget.pay(1e6, met(1.0), &model, tree);
+        budget.pay(1e6, met(0.5), &model, tree);
+        assert_eq!(budget.paid(), 0.0, "a single run costs nothing more");
+        // Two runs beyond the first, 100 ns each, for 5000 operations: 1 ms, a tenth of 10 ms.
+        budget.pay(5000.0, met(3.0), &model, tree);
+        assert!((budget.affordable(&model) - 9e6).abs() < 1.0, "{}", budget.affordable(&model));
+        let spent = budget.spend(4e6, &model);
+        assert!((spent - 5e5).abs() < 1e-3 && (budget.affordable(&model) - 4e6).abs() < 1.0, "{spent}");
+        budget.pay(1e12, met(3.0), &model, tree);
+        assert!((budget.affordable(&model) - tree).abs() < 1.0, "at most the whole tree");
+        assert_eq!(RewriteBudget::new(500.0, 20.0).affordable(&model), 500.0, "nobody need pay");
+        assert_eq!(budget.spend(1e12, &model), PAID_FIRST * model.compaction_ns(tree), "not below 0");
+    }
 
     #[test]
     fn elective_bytes_stay_below_their_bound() {

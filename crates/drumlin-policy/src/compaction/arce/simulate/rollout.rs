@@ -251,6 +251,8 @@ impl Rollout {
         self.until_flush -= operations;
         self.cost += operations * each;
         self.runs_met += operations * runs;
+        let tree = self.line.iter().map(|part| part.bytes).sum();
+        self.budget.pay(operations, Met { runs, cost }, &self.start.model, tree);
         if piece_first {
             self.end_piece(next_end);
         } else if self.until_flush < 1e-3 {
@@ -366,7 +368,7 @@ impl Rollout {
                 stall: self.stall(met),
                 met,
                 need,
-                budget: self.budget.left(),
+                budget: self.budget.affordable(&self.start.model),
                 last_slot: self.slots.len() > 1 && idle == 1,
                 beside: longest.map(|(_, under_way)| under_way),
                 short_first,
@@ -375,6 +377,7 @@ impl Rollout {
             let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
             let Some(Score { candidate, .. }) = found else { return };
             self.budget.merged(candidate.bytes, self.line.iter().map(|part| part.bytes).sum());
+            self.budget.spend(candidate.bytes, &self.start.model);
             self.started += candidate.bytes;
             self.admit(candidate, longest.map(|(slot, _)| slot));
         }

@@ -85,7 +85,7 @@ fn names_are_checked() {
     assert_eq!(
         refused("no-fun"),
         "arce = no-fun: no-fun: must be one of no-rho, no-park, no-between, no-first, no-horizon, no-even, \
-         no-masks, no-prices, no-whole"
+         no-masks, no-prices, no-whole, no-paid"
     );
     assert_eq!(refused("no-park,8/24/2/1"), "arce = no-park,8/24/2/1: 8/24/2/1: a tuple comes first");
 }
@@ -153,10 +153,12 @@ fn nothing_comes_between_without_its_switch() {
         let other = &mut *by_name("tiering").unwrap();
         (0..4).for_each(|_| world.flush(other, 0, KEYS));
     };
-    let plans = asked_beside_a_long_merge("", flushes).plans;
+    // The long one has spent what readers had paid.
+    assert!(asked_beside_a_long_merge("", flushes).plans.is_empty());
+    let plans = asked_beside_a_long_merge(",no-paid", flushes).plans;
     assert_eq!(plans.len(), 1);
     assert!(plans[0].reason.starts_with("elective, in between"), "{}", plans[0].reason);
-    assert!(asked_beside_a_long_merge(",no-between", flushes).plans.is_empty());
+    assert!(asked_beside_a_long_merge(",no-between,no-paid", flushes).plans.is_empty());
 }
 
 #[test]
