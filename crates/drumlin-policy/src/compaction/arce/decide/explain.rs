@@ -42,13 +42,13 @@ impl Display for ReadableTime {
     }
 }
 
-/// What readers have paid for compactions, if they need to pay.
+/// Nanoseconds that readers have paid for compactions; infinite if they need not pay.
 struct Paid(f64);
 
 impl fmt::Display for Paid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_finite() {
-            true => write!(f, ", of which readers have paid {}", ReadableTime(self.0)),
+            true => write!(f, "; readers have paid {}", ReadableTime(self.0)),
             false => Ok(()),
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct BegunPlan {
     pub(crate) reason: String,
     /// Bytes that the rewrite budget was charged.
     pub(crate) bytes: f64,
-    /// Nanoseconds of readers that it spent.
+    /// Nanoseconds that it spent of what readers had paid.
     pub(crate) paid: f64,
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Arce {
     pub(crate) prices: Prices,
     /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
     pub(crate) budget: Option<f64>,
-    /// Nanoseconds that readers have paid for compactions, and the operations counted up to then; `None` before the
-    /// first decision since the store was opened.
+    /// Nanoseconds that readers have paid for compactions (`guard`).
     pub(crate) paid: f64,
+    /// Operations that the engine had counted at the last decision; `None` before the first since the store was opened.
     pub(crate) paid_until: Option<u64>,
     /// Back-off of compactions that were refused or failed.
     pub(crate) back_offs: BackOffs,

@@ -8,9 +8,10 @@
 //!
 //! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an elective
 //! compaction starts only after readers have lost at least a tenth of its time ([`PAID_FIRST`]) to runs beyond the
-//! first. What they have lost is summed up over all operations, up to a tenth of the time of compacting the whole tree,
-//! and each compaction spends its part. Without this, a small flush in a load of lookups, which may be its last act,
-//! would start a compaction of the whole tree at once.
+//! first. What they have lost is summed up over all operations, up to a tenth of the time of compacting the whole tree.
+//! Each compaction spends its part, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
+//! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
+//! tree at once. A new policy begins with a full account.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use alloc::vec::Vec;

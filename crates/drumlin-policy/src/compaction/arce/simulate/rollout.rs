@@ -103,6 +103,8 @@ pub(crate) struct Rollout {
     start: Arc<RolloutStart>,
     tuple: Tuple,
     line: Vec<CandidatePart>,
+    /// Bytes of all runs.
+    tree: f64,
     /// Job of each run of the line; 0 for none.
     owners: Vec<u32>,
     slots: Vec<Slot>,
@@ -146,6 +148,7 @@ impl Rollout {
             tuple,
             owners: alloc::vec![0; start.line.len()],
             line: start.line.clone(),
+            tree: start.line.iter().map(|part| part.bytes).sum(),
             slots: alloc::vec![Slot::default(); slots],
             budget: start.budget,
             next_job: 1,
@@ -251,8 +254,7 @@ impl Rollout {
         self.until_flush -= operations;
         self.cost += operations * each;
         self.runs_met += operations * runs;
-        let tree = self.line.iter().map(|part| part.bytes).sum();
-        self.budget.pay(operations, Met { runs, cost }, &self.start.model, tree);
+        self.budget.pay(operations, Met { runs, cost }, &self.start.model, self.tree);
         if piece_first {
             self.end_piece(next_end);
         } else if self.until_flush < 1e-3 {
@@ -327,7 +329,9 @@ impl Rollout {
             union.union(&part.cover);
             bytes += part.bytes;
         }
-        let bytes = bytes * self.start.model.shrink;
+        let read = bytes;
+        let bytes = read * self.start.model.shrink;
+        self.tree -= read - bytes;
         let weight = self.start.scale.runs(&union);
         let cost = self.start.scale.cost(bytes, weight);
         self.line[from] = CandidatePart { bytes, cover: union, weight, cost, idle: true };
@@ -344,7 +348,8 @@ impl Rollout {
         self.line.insert(0, part);
         self.owners.insert(0, 0);
         self.until_flush = model.flush_ops();
-        self.budget.flushed(model.flush_bytes, self.line.iter().map(|part| part.bytes).sum());
+        self.tree += bytes;
+        self.budget.flushed(bytes, self.tree);
     }
 
     fn decide(&mut self) {
@@ -376,7 +381,7 @@ impl Rollout {
             let Scratch { intervals, candidates } = &mut self.scratch;
             let found = choice.choose(&self.line, &self.start.scale, intervals, candidates, |_| ());
             let Some(Score { candidate, .. }) = found else { return };
-            self.budget.merged(candidate.bytes, self.line.iter().map(|part| part.bytes).sum());
+            self.budget.merged(candidate.bytes, self.tree);
             self.budget.spend(candidate.bytes, &self.start.model);
             self.started += candidate.bytes;
             self.admit(candidate, longest.map(|(slot, _)| slot));
