@@ -200,6 +200,27 @@ fn without_current_the_newest_manifest_is_used() {
     }
 }
 
+/// Without `CURRENT` a directory with a store's log or manifest is no empty one, however long the first record is.
+#[test]
+fn a_store_without_current_is_not_taken_for_an_empty_directory() {
+    for bytes in [None, Some(1), Some(5000), Some(100_000)] {
+        let disk = MemEnv::new(4);
+        let db = Db::builder("/s").env(disk.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("a keyspace");
+        if let Some(bytes) = bytes {
+            keys.put("key", vec![7; bytes]).expect("put");
+        }
+        let mem = disk.snapshot().image(ImageMode::All, 1);
+        remove(&mem, Path::new("/s/CURRENT"));
+        let opened = Db::builder("/s").env(mem.env()).open();
+        let refused = opened.map(|_| ()).expect_err("it is no empty directory").to_string();
+        // Without a write, the manifest tells.
+        let why = if bytes.is_some() { "the directory holds a log" } else { "was used later" };
+        assert!(refused.contains(why), "{bytes:?} bytes: {refused}");
+        assert!(!mem.env().fs().exists(Path::new("/s/CURRENT")).expect("a look"), "nothing is created");
+    }
+}
+
 #[test]
 fn without_a_manifest_keyspaces_stay_apart() {
     let fixture = fixture(true);
