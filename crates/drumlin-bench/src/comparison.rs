@@ -73,11 +73,11 @@ fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
 /// RocksDBs: the one with the least median need not be the one with the worst rounds.
 fn best(report: &Report, name: &str) -> Option<(String, Spread, Verdict)> {
     let noise = control_noise(&report.phases, name, OURS, rate);
-    let ran: Vec<PhaseReport> = report.phases.iter().filter(|phase| phase.name == name).cloned().collect();
-    let engines = names(&ran, |phase| &phase.engine);
+    let ran = |engine: &str| report.phases.iter().any(|phase| phase.name == name && phase.engine == engine);
+    let engines = names(&report.phases, |phase| &phase.engine);
     let mut verdict = Verdict::Better;
     let mut least: Option<(String, Spread)> = None;
-    for engine in engines.into_iter().filter(|engine| engine.starts_with(BASELINE)) {
+    for engine in engines.into_iter().filter(|engine| engine.starts_with(BASELINE) && ran(engine)) {
         let Some(spread) = ratio(report, name, &engine) else {
             // It ran, but in no usable round.
             verdict = verdict.min(Verdict::TooFewRounds);

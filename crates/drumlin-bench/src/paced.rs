@@ -342,6 +342,14 @@ mod tests {
         println!("plan {plan}: B takes {:.3} times as long as with leveling", found / expected);
     }
 
+    #[test]
+    fn a_plan_that_only_loads_is_refused() {
+        let mut workload = dynamic::workload("I", 0.001).unwrap();
+        workload.phases.truncate(1);
+        let refused = course_of("arce", workload, &Setup { entries: 100, ..Setup::default() });
+        assert_eq!(refused, Err("the plan has no operation besides its load".to_owned()));
+    }
+
     /// Returns whether to run what takes a minute without optimization. The nightly lane does, with optimization.
     fn runs_all() -> bool {
         std::env::var_os("PACED").is_some_and(|value| value == "all")

@@ -164,6 +164,8 @@ enum Lie {
     SkipsAnEntry,
     InventsAKey,
     TurnsARange,
+    /// Panics in a lookup.
+    Panics,
 }
 
 /// A map that returns wrong results in one way.
@@ -216,6 +218,7 @@ impl Engine for LyingMap {
         Ok(())
     }
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        assert!(self.lie != Lie::Panics, "made to panic");
         let value = self.map().get(key).cloned();
         if self.lie == Lie::LosesAKey && key.last().is_some_and(|byte| byte % 16 == 3) {
             return Ok(false);
@@ -309,6 +312,17 @@ fn every_lie_is_found() {
             found.contains(&format!(", {phase}: wrong answer")) && found.contains(what),
             "{lie:?}: {found}"
         );
+    }
+}
+
+#[test]
+fn a_panic_of_a_client_ends_the_run_also_beside_a_writer() {
+    let mut workload = small();
+    workload.phases[1] = Phase { writer: Some(1e6), ..Phase::of("reads", 100, Action::Get(Target::Uniform)) };
+    for threads in [1, 2] {
+        workload.phases[1].threads = threads;
+        let found = run(&Liar(Lie::Panics), &workload).err().expect("an error");
+        assert!(found.contains("a thread of the benchmark panicked"), "{found}");
     }
 }
 

@@ -64,14 +64,21 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         Family::Child { input, output } => or_failed(child(input, output, program.engines)),
         Family::Calibrate => calibrate_now(&args.common),
         Family::Gate(gate_args) => gate::run(gate_args, program.prefix),
-        Family::Paced(paced_args) => match check_paced(&args.common, &["compaction"]) {
-            Err(what) => Ended::Usage(what),
-            Ok(()) => or_failed(show_paced(paced_args, &args.common)),
-        },
-        Family::Oracle(oracle_args) => match check_paced(&args.common, &["compaction", "pipeline"]) {
-            Err(what) => Ended::Usage(what),
-            Ok(()) => or_failed(show_oracle(oracle_args, &args.common)),
-        },
+        Family::Paced(paced_args) => {
+            let PacedArgs { entries, value_bytes, flush_bytes, .. } = *paced_args;
+            match paced_setup(&args.common, [entries, flush_bytes], value_bytes, &["compaction"]) {
+                Err(what) => Ended::Usage(what),
+                Ok(setup) => or_failed(show_paced(paced_args, &args.common, setup)),
+            }
+        }
+        Family::Oracle(oracle_args) => {
+            let OracleArgs { entries, value_bytes, flush_bytes, .. } = *oracle_args;
+            match paced_setup(&args.common, [entries, flush_bytes], value_bytes, &["compaction", "pipeline"])
+            {
+                Err(what) => Ended::Usage(what),
+                Ok(setup) => or_failed(show_oracle(oracle_args, &args.common, &setup)),
+            }
+        }
         Family::Deleted(deleted_args) => or_failed(show_deleted(deleted_args, &args.common, program)),
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
@@ -83,8 +90,14 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     }
 }
 
-/// Refuses settings that a run on the clock of a disk model does not have, and `options` that it sets itself.
-fn check_paced(common: &Common, options: &[&str]) -> crate::engine::Result<()> {
+/// Returns the setup of a run on the clock of a disk model. Refuses settings that it does not have, and `options`
+/// that it varies itself.
+fn paced_setup(
+    common: &Common,
+    [entries, flush_bytes]: [u64; 2],
+    value_bytes: usize,
+    options: &[&str],
+) -> crate::engine::Result<paced::Setup> {
     let has = [
         ("--policy", !common.policy.is_empty()),
         ("--engines", !common.engines.is_empty()),
@@ -96,26 +109,25 @@ fn check_paced(common: &Common, options: &[&str]) -> crate::engine::Result<()> {
     if let Some((name, _)) = has.iter().find(|(_, has)| *has) {
         return Err(format!("{name} has no meaning here: one client runs on a simulated disk; see --help"));
     }
-    match common.set.iter().find(|(name, _)| options.contains(&name.as_str())) {
-        Some((name, _)) => Err(format!("--set {name}: it is what the run varies")),
-        None => Ok(()),
+    if let Some((name, _)) = common.set.iter().find(|(name, _)| options.contains(&name.as_str())) {
+        return Err(format!("--set {name}: it is what the run varies"));
     }
-}
-
-/// Runs the dynamic phases with the clock of a disk model, and prints the results of each policy.
-fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
-    check_targets(common)?;
-    let PacedArgs { entries, value_bytes, flush_bytes, .. } = *args;
     let least = paced::Setup::default();
-    let setup = paced::Setup {
+    Ok(paced::Setup {
         entries,
         value_bytes,
         flush_bytes,
         memory_bytes: common.memory.unwrap_or(least.memory_bytes),
         merges: common.merges,
-        depths: args.depths,
         set: common.set.clone(),
-    };
+        ..least
+    })
+}
+
+/// Runs the dynamic phases with the clock of a disk model, and prints the results of each policy.
+fn show_paced(args: &PacedArgs, common: &Common, setup: paced::Setup) -> crate::engine::Result<()> {
+    check_targets(common)?;
+    let setup = paced::Setup { depths: args.depths, ..setup };
     let mut courses = Vec::new();
     for policy in &args.policies {
         let shown = spinner(&format!("bench paced {}: {policy}", args.plan), common.quiet);
@@ -129,26 +141,15 @@ fn show_paced(args: &PacedArgs, common: &Common) -> crate::engine::Result<()> {
 }
 
 /// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
-fn show_oracle(args: &OracleArgs, common: &Common) -> crate::engine::Result<()> {
+fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crate::engine::Result<()> {
     check_targets(common)?;
-    let OracleArgs { entries, value_bytes, flush_bytes, .. } = *args;
-    let least = paced::Setup::default();
-    let setup = paced::Setup {
-        entries,
-        value_bytes,
-        flush_bytes,
-        memory_bytes: common.memory.unwrap_or(least.memory_bytes),
-        merges: common.merges,
-        depths: false,
-        set: common.set.clone(),
-    };
     let contenders = oracle::contenders(&args.adaptive);
     let mut courses = Vec::new();
     for (at, contender) in contenders.iter().enumerate() {
         let doing =
             format!("bench oracle {}: {} of {}, {}", args.plan, at + 1, contenders.len(), contender.name);
         let shown = spinner(&doing, common.quiet);
-        courses.push(oracle::run(contender, &args.plan, &setup)?);
+        courses.push(oracle::run(contender, &args.plan, setup)?);
         drop(shown);
     }
     let rows = oracle::rows(&courses);

@@ -99,3 +99,28 @@ pub fn read_report(path: &Path) -> Result<Report> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::made_up;
+    use drumlin::env::TempDir;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_or_stays() {
+        let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
+        let path = dir.path().join("report.json");
+        fs::write(&path, "former").expect("a file");
+        // The new file cannot be written.
+        let new = with_suffix(&path, ".new");
+        fs::create_dir(&new).expect("a directory");
+        assert!(write_json(&path, &made_up()).is_err_and(|what| what.contains("report.json")));
+        assert_eq!(fs::read_to_string(&path).expect("the file"), "former");
+        fs::remove_dir(&new).expect("an empty directory");
+        write_json(&path, &made_up()).expect("a file");
+        assert_eq!(read_report(&path).expect("a report").phases, made_up().phases);
+        assert!(!new.exists());
+        let refused = write_json(dir.path(), &made_up()).expect_err("it is a directory");
+        assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
+    }
+}

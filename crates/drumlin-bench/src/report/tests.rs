@@ -226,3 +226,13 @@ fn the_table_shows_ratios_worst_first() {
     let tsv = tsv::text(&made_up());
     assert!(tsv.lines().all(|line| line.split('\t').count() == 30), "{tsv}");
 }
+
+#[test]
+fn a_page_without_any_ratio_has_its_results() {
+    let mut report = made_up();
+    report.phases.iter_mut().for_each(|phase| phase.usable = false);
+    let page = html::page(&report);
+    assert!(page.contains("Results") && !page.contains("Ratios of throughput"));
+    let empty = Report { phases: Vec::new(), ..report };
+    assert!(html::page(&empty).contains("Results"));
+}
