@@ -2,7 +2,7 @@
 
 use super::args::Common;
 use super::program::Program;
-use super::published::{check_targets, note, unfinished, write_json};
+use super::published::{check_targets, is_special, note, unfinished, write_json};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{PhaseReport, Report, SCHEMA};
@@ -59,7 +59,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
                 ));
             }
             // The run goes on: the disk may have room again when it ends.
-            if let Some(path) = &common.json
+            if let Some(path) = common.json.as_ref().filter(|path| !is_special(path))
                 && let Err(what) = keep_unfinished(&report, so_far, done, path)
             {
                 note(&format!("warning: the results so far are not kept: {what}"));

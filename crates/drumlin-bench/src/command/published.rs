@@ -52,16 +52,25 @@ fn save(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes `results` as JSON. Until that succeeds, a former file stays as it is.
+/// Writes `results` as JSON. Until that succeeds, a former file stays as it is. A pipe or a device is written in place,
+/// and a link stays a link.
 pub(crate) fn write_json(path: &Path, results: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
     text.push('\n');
-    let new = with_suffix(path, ".new");
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&new);
-        format!("{}: {e}", path.display())
-    })
+    let written = if is_special(path) {
+        fs::write(path, text)
+    } else {
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let new = with_suffix(&target, ".new");
+        let replaced = fs::write(&new, text).and_then(|()| fs::rename(&new, &target));
+        replaced.inspect_err(|_| _ = fs::remove_file(&new))
+    };
+    written.map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Returns whether `path` is a pipe, a device or a socket.
+pub(crate) fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Returns the file that holds the results of a run until it ends: that of `--json` with the suffix `.part`.
@@ -77,7 +86,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Returns an error if a requested file cannot be written, before a long run ends with that.
 pub(crate) fn check_targets(common: &Common) -> Result<()> {
-    for path in common.json.iter().chain(&common.html).chain(&common.tsv) {
+    let all = common.json.iter().chain(&common.html).chain(&common.tsv);
+    for path in all.filter(|path| !is_special(path)) {
         if path.is_dir() {
             return Err(format!("{}: it is a directory", path.display()));
         }
@@ -122,5 +132,18 @@ mod tests {
         assert!(!new.exists());
         let refused = write_json(dir.path(), &made_up()).expect_err("it is a directory");
         assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
+        let link = dir.path().join("link.json");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        write_json(&link, &"through a link").expect("a file");
+        assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+        assert_eq!(fs::read_to_string(&path).expect("the file"), "\"through a link\"\n");
+    }
+
+    #[test]
+    fn a_device_is_written_and_stays_one() {
+        let null = Path::new("/dev/null");
+        assert!(is_special(null));
+        write_json(null, &made_up()).expect("it takes everything");
+        assert!(is_special(null));
     }
 }
