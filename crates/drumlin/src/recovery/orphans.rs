@@ -90,11 +90,17 @@ fn holds_more(store: &Store, id: TableId, len: u64) -> bool {
     }
 }
 
+/// Renames a table. If a power loss tore an earlier rename, the file has both names. Then `rename` does nothing, as
+/// POSIX demands, and the old name is removed here.
 fn set_aside(store: &Store, path: PathBuf) -> Result<()> {
     let mut aside = path.clone().into_os_string();
     aside.push(SET_ASIDE);
-    let renamed = store.files.env.fs().rename(&path, &PathBuf::from(&aside));
-    renamed.map_err(|e| Error::io(&path, "cannot set a file aside", e))?;
+    let fs = store.files.env.fs();
+    let failed = |e| Error::io(&path, "cannot set a file aside", e);
+    fs.rename(&path, &PathBuf::from(&aside)).map_err(failed)?;
+    if fs.exists(&path).map_err(failed)? {
+        unlink(&store.files.env, &path, FileKind::Table)?;
+    }
     store.tell(Event::SetAside { file: aside.into() });
     Ok(())
 }
