@@ -6,8 +6,8 @@
 //! input      levels: count of (runs: count of run) | tickets: count of ticket
 //!            | load: 9 f64, sealed memtables, snapshots, gets, seeks, writes
 //!            | costs: 13 f64
-//!            | limits: memtable bytes, file bytes, slots, max runs, write amplification f64, disk budget,
-//!              disk used, pin u8, 4 f64 if pin is 1, enough u8
+//!            | limits: memtable bytes, file bytes, slots, cores, max runs, write amplification f64, disk
+//!              budget, disk used, pin u8, 4 f64 if pin is 1, enough u8
 //!            | wanted: count of slice | wanted seeks: count of slice | now | seed u64 | frozen u8
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest seq, largest seq
@@ -432,11 +432,12 @@ fn costs(reader: &mut Reader<'_>) -> Result<CostView, Corruption> {
 }
 
 fn put_limits(out: &mut Vec<u8>, limits: &LimitView) {
-    let LimitView { memtable_bytes, file_bytes, slots, max_runs, max_write_amp, .. } = limits;
+    let LimitView { memtable_bytes, file_bytes, slots, cores, max_runs, max_write_amp, .. } = limits;
     let LimitView { disk_budget, disk_used, pin, enough, .. } = limits;
     put_varint(out, *memtable_bytes);
     put_varint(out, *file_bytes);
     put_varint(out, u64::from(*slots));
+    put_varint(out, u64::from(*cores));
     put_varint(out, u64::from(*max_runs));
     put_f64(out, *max_write_amp);
     put_varint(out, *disk_budget);
@@ -452,6 +453,7 @@ fn limits(reader: &mut Reader<'_>) -> Result<LimitView, Corruption> {
         memtable_bytes: reader.varint_up_to(MAX_LEN)?,
         file_bytes: reader.varint_up_to(MAX_LEN)?,
         slots: reader.varint_u32()?,
+        cores: reader.varint_u32()?,
         max_runs: reader.varint_u32()?,
         max_write_amp: f64(reader)?,
         disk_budget: reader.varint_u64()?,
@@ -621,7 +623,7 @@ mod tests {
         let found = (crate::decisions::VERSION, bytes.len(), crate::checksum::checksum(0, 0, &[&bytes]));
         assert_eq!(
             found,
-            (3, 575, 2_036_604_304),
+            (4, 580, 4_280_646_786),
             "the layout of policy calls changed: raise the version of the decision log"
         );
     }

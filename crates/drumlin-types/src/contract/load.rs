@@ -84,6 +84,8 @@ pub struct LimitView {
     pub file_bytes: u64,
     /// Number of compaction slots.
     pub slots: u32,
+    /// Number of threads that the machine can run at once; `u32::MAX` for no limit.
+    pub cores: u32,
     /// Number of runs at which writers stop.
     pub max_runs: u32,
     /// Upper bound on the write amplification of elective compactions: bytes rewritten per flushed byte.
@@ -105,6 +107,7 @@ impl Default for LimitView {
             memtable_bytes: 64 << 20,
             file_bytes: 64 << 20,
             slots: 1,
+            cores: u32::MAX,
             max_runs: 64,
             max_write_amp: 20.0,
             disk_budget: u64::MAX,

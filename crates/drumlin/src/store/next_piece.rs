@@ -92,7 +92,11 @@ impl Store {
         let mut inputs = SchedulerInputs {
             now: self.files.now(),
             seed: self.files.env.random_u64("policy"),
-            limits: LimitView { slots: self.slots.count() as u32, ..self.disk_limits() },
+            limits: LimitView {
+                slots: self.slots.count() as u32,
+                cores: self.files.env.available_cores() as u32,
+                ..self.disk_limits()
+            },
             costs: self.costs.view(),
             piece_bytes: self.piece_bytes(),
             file_bytes: self.most_file_bytes(),

@@ -213,8 +213,8 @@ pub(crate) fn policy(
          room for {} compaction passes per byte; the oldest input is at most {} times as large as the others\n\
          runs: {:.2} covered by a read, which cost as much as {:.2} uncached runs; {} in the tree, limit {}{}\n\
          load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per flush interval; {} clients\n\
-         costs: lookup {} + {} per run, seek {} + {} per run, write {}; a compaction takes {} plus 1 s per {} and \
-         slows operations by {:.0} %\n\
+         costs: lookup {} + {} per run, seek {} + {} per run, write {}; a compaction takes {} plus 1 s per {}, \
+         slows operations by {:.0} %, and costs clients {:.0} % of its time\n\
          one more run costs {} per flush interval; the tree has {}, a flush {}; a compaction writes {:.2} bytes per \
          byte that it reads\n\
          writes: slowed {slow}, stopped at {} runs; compactions remove runs as fast as {}/s of flushes add them\n\
@@ -242,6 +242,7 @@ pub(crate) fn policy(
         ReadableTime(model.setup),
         Size(model.speed * 1e9),
         model.chi * 100.0,
+        model.taken() * 100.0,
         ReadableTime(model.run_per_interval()),
         Size(seen.bytes),
         Size(model.flush_bytes),

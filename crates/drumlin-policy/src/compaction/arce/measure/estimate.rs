@@ -224,6 +224,7 @@ impl Estimate {
             chi,
             think: 0.0,
             clients,
+            cores: f64::from(limits.cores),
             flush_bytes,
             entry_bytes: flush_bytes / entries.max(1.0),
             interval_ops: 0.0,

@@ -6,12 +6,14 @@
 //! interval, elective bytes are therefore at most 2 N + max_write_amp * flushed + reads / 4 + N * days: reads alone
 //! cannot keep a tree in compaction for ever.
 //!
-//! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an elective
-//! compaction starts only after readers have lost at least a tenth of its time ([`PAID_FIRST`]) to runs beyond the
-//! first. What they have lost is summed up over all operations, up to a tenth of the time of compacting the whole tree.
-//! Each compaction spends its part, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
-//! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
-//! tree at once. A new policy begins with a full account.
+//! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an
+//! elective compaction starts only after readers have lost as much time to runs beyond the first as it will take from
+//! clients ([`CostModel::taken`]): a tenth of its own time, or all of it if it finds no idle core. As in the ski rental
+//! problem, the loss is then at most about twice that of a policy that knows the reads to come. What readers have lost
+//! is summed up over all operations, up to the price of compacting the whole tree. Each compaction spends its part, a
+//! must as much of it as there is; a compaction that is withdrawn gets nothing back. Without this, a small flush in a
+//! load of lookups, which may be its last act, would start a compaction of the whole tree at once. A new policy begins
+//! with a full account.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use alloc::vec::Vec;
@@ -20,9 +22,6 @@ use drumlin_types::RunId;
 /// Bytes gained per byte that reads fetched from the device.
 const PER_READ: f64 = 0.25;
 const DAY_MICROS: f64 = 86_400e6;
-
-/// Share of a compaction's time that readers pay before it starts.
-const PAID_FIRST: f64 = 0.1;
 
 /// The rewrite budget.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,13 +54,13 @@ impl RewriteBudget {
         let extra = met.cost * (1.0 - 1.0 / met.runs.max(1.0));
         let lost = operations.max(0.0) * model.run_per_operation() * extra.max(0.0);
         if self.paid.is_finite() {
-            self.paid = (self.paid + lost).min(PAID_FIRST * model.compaction_ns(tree));
+            self.paid = (self.paid + lost).min(model.taken() * model.compaction_ns(tree));
         }
     }
 
     /// Returns the bytes that an elective compaction may read: those left for which readers have paid.
     pub(crate) fn affordable(&self, model: &CostModel) -> f64 {
-        let paid = (self.paid / PAID_FIRST - model.setup).max(0.0) * model.speed;
+        let paid = (self.paid / model.taken() - model.setup).max(0.0) * model.speed;
         self.left.min(paid)
     }
 
@@ -70,7 +69,7 @@ impl RewriteBudget {
         if !self.paid.is_finite() {
             return 0.0;
         }
-        let spent = (PAID_FIRST * model.compaction_ns(bytes)).min(self.paid);
+        let spent = (model.taken() * model.compaction_ns(bytes)).min(self.paid);
         self.paid -= spent;
         spent
     }
@@ -182,7 +181,15 @@ mod tests {
         budget.pay(1e12, met(3.0), &model, tree);
         assert!((budget.affordable(&model) - tree).abs() < 1.0, "at most the whole tree");
         assert_eq!(RewriteBudget::new(500.0, 20.0).affordable(&model), 500.0, "nobody need pay");
-        assert_eq!(budget.spend(1e12, &model), PAID_FIRST * model.compaction_ns(tree), "not below 0");
+        assert_eq!(budget.spend(1e12, &model), 0.1 * model.compaction_ns(tree), "not below 0");
+    }
+
+    #[test]
+    fn compactions_take_time_from_clients() {
+        let taken = |clients: f64, cores: f64| CostModel { clients, cores, ..thirds() }.taken();
+        assert_eq!((taken(1.0, 4.0), taken(3.0, 4.0)), (0.1, 0.1));
+        assert_eq!((taken(4.0, 4.0), taken(8.0, 4.0)), (1.0, 1.0), "no core is idle");
+        assert_eq!((taken(3.5, 4.0), taken(1.0, 1.0)), (0.5, 1.0));
     }
 
     #[test]

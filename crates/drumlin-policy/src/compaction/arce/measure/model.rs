@@ -33,6 +33,8 @@ pub(crate) struct CostModel {
     pub(crate) think: f64,
     /// eta: client threads.
     pub(crate) clients: f64,
+    /// Threads that the machine runs at once.
+    pub(crate) cores: f64,
     /// F: bytes of a flushed run.
     pub(crate) flush_bytes: f64,
     /// E: bytes of a written entry.
@@ -111,6 +113,7 @@ impl CostModel {
             chi: bounded(raw.chi, 0.0, 1.0),
             think: bounded(raw.think, 0.0, 1e12),
             clients: bounded(raw.clients, 1.0, 1e6),
+            cores: bounded(raw.cores, 1.0, 1e12),
             flush_bytes: bounded(raw.flush_bytes, 1.0, 1e15),
             entry_bytes: bounded(raw.entry_bytes, 1.0, 1e12),
             interval_ops: 1.0,
@@ -165,6 +168,13 @@ impl CostModel {
         self.setup + bytes / self.speed
     }
 
+    /// Returns the time that all clients together lose per unit of a compaction's time: all of it if they keep every
+    /// core busy, a tenth if a core is idle. chi does not count: while runs and the busy share rise together, it takes
+    /// a part of the cost of the runs.
+    pub(crate) fn taken(&self) -> f64 {
+        bounded(self.clients + 1.0 - self.cores, LEAST_TAKEN, 1.0)
+    }
+
     /// Returns t: the flush intervals that a compaction of `bytes` takes when it begins at the runs `met`. The last
     /// one counts as a fraction. Each flush interval adds the runs that it flushes.
     pub(crate) fn compaction_intervals(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
@@ -212,6 +222,9 @@ impl CostModel {
         (slack / writes / if busy { 1.0 + self.chi } else { 1.0 }).max(0.0)
     }
 }
+
+/// Least share of a compaction's time that clients lose.
+pub(crate) const LEAST_TAKEN: f64 = 0.1;
 
 /// Upper bound on a number of flush intervals. Beyond it, rounding hides a difference of one.
 const MOST_INTERVALS: f64 = 1e15;
@@ -275,6 +288,7 @@ pub(crate) mod paper {
             chi: 0.0,
             think: 0.0,
             clients: 1.0,
+            cores: 1e12,
             flush_bytes: flush,
             entry_bytes: entry,
             interval_ops: 0.0,
@@ -313,10 +327,8 @@ mod tests {
     #[test]
     fn windows_of_the_paper() {
         let m = thirds();
-        for (runs, millis, digits) in
-            [(7.0, 206.0, 1), (8.0, 230.83, 2), (10.0, 280.47, 2), (20.0, 528.69, 2)]
-        {
-            close(m.interval_ns(runs, 0.0, false) / 1e6, millis, digits);
+        for (runs, ms, digits) in [(7.0, 206.0, 1), (8.0, 230.83, 2), (10.0, 280.47, 2), (20.0, 528.69, 2)] {
+            close(m.interval_ns(runs, 0.0, false) / 1e6, ms, digits);
         }
         close(m.run_per_interval() / 1e3, 24_821.76, 2);
         close(m.speed * 1e3, 151.70, 2);
@@ -374,7 +386,6 @@ mod tests {
 
     #[test]
     fn bad_figures_come_into_bounds() {
-        // Sets every number to `figure`, except the number of slots.
         let bad = |figure: f64, slots: u32| {
             let line = LinearCost { base: figure, per_run: figure };
             CostModel::new(CostModel {
@@ -385,6 +396,7 @@ mod tests {
                 chi: figure,
                 think: figure,
                 clients: figure,
+                cores: figure,
                 flush_bytes: figure,
                 entry_bytes: figure,
                 interval_ops: figure,
@@ -397,21 +409,20 @@ mod tests {
                 lost: figure,
             })
         };
-        let nothing = LinearCost::default();
         let least = CostModel {
             shares: [0.4, 0.1, 0.5],
-            point: nothing,
-            seek: nothing,
+            point: LinearCost::default(),
+            seek: LinearCost::default(),
             write: 1.0,
             chi: 0.0,
             think: 0.0,
             clients: 1.0,
+            cores: 1.0,
             flush_bytes: 1.0,
             entry_bytes: 1.0,
             interval_ops: 2.0,
             fill: 1.0,
-            // 1 MB/s.
-            speed: 1e-3,
+            speed: 1e-3, // 1 MB/s
             setup: 0.0,
             slots: 1,
             shrink: 0.01,
@@ -430,6 +441,7 @@ mod tests {
             chi: 1.0,
             think: 1e12,
             clients: 1e6,
+            cores: 1e12,
             flush_bytes: 1e15,
             entry_bytes: 1e12,
             interval_ops: 3000.0,
