@@ -10,7 +10,7 @@ use drumlin_format::error::DecodeError;
 use drumlin_format::limits::MAX_RATE;
 use drumlin_format::log::MAX_RECORD_OPERATIONS;
 use drumlin_format::manifest::{
-    self, Change, Edit, FileRecord, MAX_CHANGES, ManifestEnd, ManifestHeader, ManifestWriter,
+    self, Change, Edit, FileRecord, MAX_CHANGES, ManifestEnd, ManifestHeader, ManifestWriter, TableLife,
 };
 use drumlin_format::pointer::Pointer;
 use drumlin_types::contract::RunTag;
@@ -123,7 +123,7 @@ fn unknown_changes_are_refused_when_critical_and_kept_otherwise() {
     let edit = Edit { changes: vec![change(false)] };
     assert_eq!(Edit::decode(&edit.encode().expect("valid")), Ok(edit));
     let critical = Edit { changes: vec![change(true)] }.encode().expect("valid");
-    let newer = DecodeError::NewerFormat { what: "change of the manifest", found: 99, known: 22 };
+    let newer = DecodeError::NewerFormat { what: "change of the manifest", found: 99, known: 23 };
     assert_eq!(Edit::decode(&critical), Err(newer));
     let known = Change::Extension { tag: 3, critical: true, bytes: vec![] };
     assert!(Edit { changes: vec![known] }.encode().is_err());
@@ -143,6 +143,8 @@ fn what_would_not_decode_does_not_encode() {
         Change::AddRun { keyspace, run: RunId(1), level: 7, tag: RunTag::default() },
         Change::AddRun { keyspace, run: RunId(1), level: 0, tag: RunTag(vec![0; 33]) },
         Change::RemoveFile { keyspace, table: TableId(1), start: bound.clone() },
+        Change::TableLives { keyspace, lives: vec![TableLife { level: 7, ..TableLife::default() }] },
+        Change::TableLives { keyspace, lives: vec![TableLife::default(); 2] },
         file(FileRecord { level: 7, ..record() }),
         file(FileRecord { end: Some(record().start), ..record() }),
         file(FileRecord { end: Some(bound), ..record() }),
@@ -298,6 +300,9 @@ proptest! {
                 Change::Policy { blob: slot, .. } => slot.clone_from(&blob),
                 Change::Extension { bytes, .. } => bytes.clone_from(&blob),
                 Change::Lookups { lookups, .. } => *lookups = rates,
+                Change::TableLives { lives, .. } => {
+                    lives.iter_mut().zip(rates).for_each(|(life, rate)| life.lookups = rate);
+                }
                 Change::KeyspaceLookups { lookups, .. } => {
                     (lookups.totals, lookups.first) = ([rates[0], rates[1]], rates[2]);
                 }

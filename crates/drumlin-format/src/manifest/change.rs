@@ -150,6 +150,13 @@ pub enum Change {
         /// The statistics.
         lookups: KeyspaceLookups,
     },
+    /// Updates how long tables of a keyspace live. This is advisory and updated occasionally.
+    TableLives {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The lives by level, each level at most once, in increasing order.
+        lives: Vec<TableLife>,
+    },
     /// Adds a value file, or updates its state.
     ValueFile(ValueFileRecord),
     /// Updates the counts of dead data in a value file.
@@ -199,6 +206,28 @@ impl KeyspaceLookups {
         } else {
             None
         }
+    }
+}
+
+/// How long the tables of a level live: from their installation until they are merged away.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct TableLife {
+    /// The level.
+    pub level: u8,
+    /// Number of tables that were merged away.
+    pub tables: u32,
+    /// Mean life in lookups of the keyspace.
+    pub lookups: f32,
+}
+
+/// Returns what is wrong with the lives of a keyspace's tables.
+pub(super) fn lives_fault(lives: &[TableLife]) -> Option<&'static str> {
+    if lives.iter().any(|life| life.level > MAX_LEVEL) {
+        Some("life of a table in a level that does not exist")
+    } else if !lives.is_sorted_by(|a, b| a.level < b.level) {
+        Some("lives of tables out of order")
+    } else {
+        None
     }
 }
 

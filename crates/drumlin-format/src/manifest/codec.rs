@@ -22,6 +22,8 @@
 //! 10 LastSeq             seq                       20 LogEnd             position
 //!                                                  21 RenameKeyspace     id, name
 //!                                                  22 KeyspaceLookups (n) keyspace, lookups
+//!                                                  23 TableLives    (n)  keyspace, count of (level u8, tables,
+//!                                                                        rate: lookups), levels increasing
 //!
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
 //!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
@@ -44,7 +46,7 @@
 
 use super::change::{
     Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN,
-    MAX_VALUE_REFS, MapRecord, ValueFileRecord, ValueFileState, ValueRef,
+    MAX_VALUE_REFS, MapRecord, TableLife, ValueFileRecord, ValueFileState, ValueRef, lives_fault,
 };
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_f32, put_slice, put_u64, put_varint};
@@ -79,12 +81,13 @@ mod tag {
     pub(super) const LOG_END: u16 = 20;
     pub(super) const RENAME_KEYSPACE: u16 = 21;
     pub(super) const KEYSPACE_LOOKUPS: u16 = 22;
+    pub(super) const TABLE_LIVES: u16 = 23;
     /// Largest tag that this version understands.
-    pub(super) const LAST: u16 = KEYSPACE_LOOKUPS;
+    pub(super) const LAST: u16 = TABLE_LIVES;
 
     /// Returns whether a version that does not understand this change must refuse to open the store.
     pub(super) const fn is_critical(tag: u16) -> bool {
-        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS | KEYSPACE_LOOKUPS)
+        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS | KEYSPACE_LOOKUPS | TABLE_LIVES)
     }
 }
 
@@ -98,6 +101,8 @@ mod state {
 
 /// Minimum length of an encoded bucket of lookups.
 const MIN_BUCKET_LEN: usize = 5;
+/// Minimum length of an encoded life of a level's tables.
+const MIN_LIFE_LEN: usize = 6;
 /// Minimum length of an encoded reference to a value file.
 const MIN_VALUE_REF_LEN: usize = 3;
 
@@ -165,6 +170,7 @@ fn tag_of(change: &Change) -> u16 {
         Change::StoreOption { .. } => tag::STORE_OPTION,
         Change::Lookups { .. } => tag::LOOKUPS,
         Change::KeyspaceLookups { .. } => tag::KEYSPACE_LOOKUPS,
+        Change::TableLives { .. } => tag::TABLE_LIVES,
         Change::ValueFile(_) => tag::VALUE_FILE,
         Change::ValueCounters { .. } => tag::VALUE_COUNTERS,
         Change::NextRun(_) => tag::NEXT_RUN,
@@ -221,6 +227,10 @@ fn put_body(change: &Change, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         Change::KeyspaceLookups { keyspace, lookups } => {
             put_keyspace(out, *keyspace);
             put_keyspace_lookups(out, lookups)?;
+        }
+        Change::TableLives { keyspace, lives } => {
+            put_keyspace(out, *keyspace);
+            put_lives(out, lives)?;
         }
         Change::ValueFile(record) => put_value_file(out, record)?,
         Change::ValueCounters { file, dead_bytes, dead_entries } => {
@@ -312,6 +322,7 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
         tag::KEYSPACE_LOOKUPS => {
             Change::KeyspaceLookups { keyspace: keyspace(body)?, lookups: keyspace_lookups(body)? }
         }
+        tag::TABLE_LIVES => Change::TableLives { keyspace: keyspace(body)?, lives: lives(body)? },
         tag::VALUE_FILE => Change::ValueFile(value_file(body)?),
         tag::VALUE_COUNTERS => Change::ValueCounters {
             file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
@@ -427,6 +438,28 @@ fn keyspace_lookups(body: &mut Reader<'_>) -> Result<KeyspaceLookups, Corruption
     let lookups = KeyspaceLookups { totals, keys, first, buckets };
     accept(lookups.fault(), at)?;
     Ok(lookups)
+}
+
+fn put_lives(out: &mut Vec<u8>, lives: &[TableLife]) -> Result<(), EncodeError> {
+    refuse(lives_fault(lives))?;
+    put_varint(out, lives.len() as u64);
+    for life in lives {
+        out.push(life.level);
+        put_varint(out, u64::from(life.tables));
+        put_rate(out, life.lookups);
+    }
+    Ok(())
+}
+
+fn lives(body: &mut Reader<'_>) -> Result<Vec<TableLife>, Corruption> {
+    let at = body.offset();
+    let count = body.count(MIN_LIFE_LEN)?;
+    let mut lives = Vec::with_capacity(count);
+    for _ in 0..count {
+        lives.push(TableLife { level: body.u8()?, tables: body.varint_u32()?, lookups: rate(body)? });
+    }
+    accept(lives_fault(&lives), at)?;
+    Ok(lives)
 }
 
 fn put_value_file(out: &mut Vec<u8>, record: &ValueFileRecord) -> Result<(), EncodeError> {

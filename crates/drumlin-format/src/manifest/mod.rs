@@ -32,7 +32,7 @@ mod codec;
 
 pub use change::{
     Change, Edit, FileRecord, KeyspaceLookups, MAX_BLOB_LEN, MAX_BUCKETS, MAX_CHANGES, MAX_NAME_LEN,
-    MAX_VALUE_REFS, MapRecord, ValueFileRecord, ValueFileState, ValueRef,
+    MAX_VALUE_REFS, MapRecord, TableLife, ValueFileRecord, ValueFileState, ValueRef,
 };
 
 use crate::bytes::put_u64;

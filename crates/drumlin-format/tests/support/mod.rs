@@ -8,8 +8,8 @@ use drumlin_format::log::{
     SegmentPrefix, encode_record, record_len, recover,
 };
 use drumlin_format::manifest::{
-    Change, Edit, FileRecord, KeyspaceLookups, ManifestHeader, ManifestWriter, MapRecord, ValueFileRecord,
-    ValueFileState, ValueRef, file_len as manifest_file_len,
+    Change, Edit, FileRecord, KeyspaceLookups, ManifestHeader, ManifestWriter, MapRecord, TableLife,
+    ValueFileRecord, ValueFileState, ValueRef, file_len as manifest_file_len,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, Kind, LogNumber, RunId, TableId, ValueFileId};
@@ -239,6 +239,13 @@ pub fn changes() -> Vec<Change> {
                 first: 700.0,
                 buckets: vec![(Key::new(b"g"), 150.5), (Key::new(b"m\0"), 0.0)],
             },
+        },
+        Change::TableLives {
+            keyspace,
+            lives: vec![
+                TableLife { level: 0, tables: 300, lookups: 1500.5 },
+                TableLife { level: 3, tables: 1, lookups: 0.0 },
+            ],
         },
         Change::ValueFile(value_file_record(ValueFileState::Live)),
         Change::ValueFile(value_file_record(ValueFileState::Moved(None))),

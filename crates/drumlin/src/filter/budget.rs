@@ -12,9 +12,8 @@
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
 //!
-//! The budget also learns the *life* of a level's tables: the number of lookups until a table is merged away. Once it
-//! is known of enough tables, new tables of the level get Ribbon filters if their lookups will repay the cost
-//! (`drumlin_policy::filter::method`).
+//! Once the *life* of a level's tables is known (`stats/lives.rs`), new tables of the level get Ribbon filters if their
+//! lookups will repay the cost (`drumlin_policy::filter::method`).
 //!
 //! Invariant: a job stays registered until its outputs are durable or dropped. Until the tree is replaced, the ledger
 //! has its inputs instead.
@@ -45,12 +44,9 @@ const SURVIVAL_WEIGHT: f64 = 0.25;
 const MOST_RUNS: f64 = 64.0;
 /// Facts kept for each keyspace, at most, before those of dropped keyspaces are removed: one for each level, and some.
 const KEPT_PER_KEYSPACE: usize = 2 * LEVELS;
-/// Weight of a table in the mean life of its level, and number of tables from which on it counts.
-const LIFE_WEIGHT: f64 = 1.0 / 64.0;
-const LIFE_TABLES: u32 = 64;
-/// Lookups of a keyspace since the open from which on the life of its tables counts. A load without reads says nothing
-/// about later reads.
-const LIFE_LOOKUPS: u64 = 100_000;
+/// Lookups of a keyspace, lately or since the open, from which on the life of its tables counts. A load without reads
+/// says nothing about later reads.
+const LIFE_LOOKUPS: u64 = 50_000;
 /// A Ribbon filter may take one part in this many of the memory budget while it is built, in 8 bytes per key.
 const RIBBON_MEMORY_SHARE: u64 = 16;
 /// Change of the budget's average, as a share, up to which a frozen price applies.
@@ -133,13 +129,6 @@ impl RunningJob {
     }
 }
 
-/// Life of the tables of a level, in lookups of the keyspace.
-#[derive(Clone, Copy, Default, Debug)]
-struct Life {
-    mean: f64,
-    tables: u32,
-}
-
 #[derive(Default)]
 struct BudgetState {
     jobs: BTreeMap<u64, RunningJob>,
@@ -149,19 +138,17 @@ struct BudgetState {
     means: BTreeMap<Group, MeanPrice>,
     /// Mean share of the input keys that outputs have, by keyspace and output level.
     survival: BTreeMap<(KeyspaceId, u8), f64>,
-    lives: BTreeMap<(KeyspaceId, u8), Life>,
 }
 
 impl BudgetState {
     /// Removes what is known about dropped keyspaces, once that is more than about all others.
     fn forget_dropped(&mut self, keyspaces: &[Arc<KeyspaceState>]) {
         let most = KEPT_PER_KEYSPACE * (keyspaces.len() + 1);
-        if self.survival.len().max(self.means.len()).max(self.lives.len()) <= most {
+        if self.survival.len().max(self.means.len()) <= most {
             return;
         }
         let live: BTreeSet<KeyspaceId> = keyspaces.iter().map(|keyspace| keyspace.id).collect();
         self.survival.retain(|(id, _), _| live.contains(id));
-        self.lives.retain(|(id, _), _| live.contains(id));
         let is_live = |group: &Group| match group {
             Group::Joint => true,
             Group::Own(id) => live.contains(id),
@@ -276,23 +263,11 @@ impl FilterBudget {
         };
         let item = Item { keys, weight };
         let (allotment, basis) = self.decide(job, &item, &ledger);
-        let outlook = outlook(&state, job, &item, share);
+        let outlook = outlook(job, &item, share);
         let is_ribbon = outlook.is_some_and(|outlook| ribbon_pays(&outlook, allotment.bits))
             && keys * 8.0 <= (self.memory / RIBBON_MEMORY_SHARE) as f64;
         let method = if is_ribbon { Method::Ribbon } else { Method::Bloom };
         Granted { allotment, method, basis: Basis { outlook, ..basis } }
-    }
-
-    /// Notes tables of `keyspace` that were merged away: the level of each, and the number of lookups that it lived
-    /// for.
-    pub(super) fn died(&self, keyspace: KeyspaceId, deaths: &[(u8, u64)]) {
-        let mut state = self.state.lock();
-        for (level, lookups) in deaths {
-            let life = state.lives.entry((keyspace, *level)).or_default();
-            life.tables = life.tables.saturating_add(1);
-            let weight = LIFE_WEIGHT.max(1.0 / f64::from(life.tables));
-            life.mean += weight * (*lookups as f64 - life.mean);
-        }
     }
 
     /// Notes that an output of job `number` was built.
@@ -457,11 +432,11 @@ fn weight_of_outputs(work: &Work, prior: f64) -> f64 {
 
 /// Returns what is expected of a table that has a `share` of the keys of `job`, or `None` if the life of tables of its
 /// level is not known.
-fn outlook(state: &BudgetState, job: &RunningJob, item: &Item, share: f64) -> Option<Outlook> {
+fn outlook(job: &RunningJob, item: &Item, share: f64) -> Option<Outlook> {
     let Work { keyspace, level, block_ns, .. } = &job.work;
-    let life = state.lives.get(&(keyspace.id, *level)).filter(|life| life.tables >= LIFE_TABLES)?;
+    let life = keyspace.lives.of(*level)?;
     let is_known = mode(keyspace) == Allocation::MnemosynePlus
-        && keyspace.density.all() >= LIFE_LOOKUPS
+        && keyspace.density.all().max(keyspace.density.lookups()) >= LIFE_LOOKUPS
         && *block_ns > 0.0
         && item.keys > 0.0;
     if !is_known {
@@ -470,7 +445,7 @@ fn outlook(state: &BudgetState, job: &RunningJob, item: &Item, share: f64) -> Op
     // With the prior: the load may change.
     let vain = (item.weight / (keyspace.density.lookups() as f64).max(1.0)).min(1.0);
     let probed = (hull_share(&job.work) * share).max(vain).min(1.0);
-    Some(Outlook { keys: item.keys, life: life.mean, vain, probed, block_ns: *block_ns })
+    Some(Outlook { keys: item.keys, life, vain, probed, block_ns: *block_ns })
 }
 
 /// Returns the prior of a run over all keys of `keyspace`. Its group has `all_keys` keys.

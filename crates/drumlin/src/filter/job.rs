@@ -178,7 +178,7 @@ impl JobFilters {
     /// Notes that the outputs are installed, so that the inputs are merged away.
     pub(crate) fn installed(&mut self) {
         if FilterBudget::counts_lookups(&self.keyspace) {
-            self.budget.died(self.keyspace.id, &std::mem::take(&mut self.deaths));
+            self.keyspace.lives.note(&std::mem::take(&mut self.deaths));
         }
         self.end();
     }

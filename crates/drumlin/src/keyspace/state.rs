@@ -14,7 +14,7 @@ use crate::base::resolve::Resolver;
 use crate::memtable::Memtable;
 use crate::options::{FilterMode, KeyspaceOptions, Options};
 use crate::read::DeadSpans;
-use crate::stats::{LookupDensity, Meter};
+use crate::stats::{LookupDensity, Meter, TableLives};
 use crate::version::Tree;
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex, atomic};
@@ -70,6 +70,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) meter: Meter,
     /// Where its point lookups are.
     pub(crate) density: LookupDensity,
+    /// How long its tables live.
+    pub(crate) lives: TableLives,
     /// Counters behind the keyspace's metrics.
     pub(crate) activity: Arc<Activity>,
     /// Whether the policy's background searches have changed since the maintenance lane last checked. Set under the
@@ -134,6 +136,7 @@ impl KeyspaceState {
             operator_panicked: atomic::AtomicBool::new(false),
             meter,
             density: LookupDensity::default(),
+            lives: TableLives::default(),
             activity: Arc::default(),
             search_changed: atomic::AtomicBool::new(false),
             dead: Arc::new(DeadSpans::new()),
@@ -284,10 +287,12 @@ impl KeyspaceState {
         true
     }
 
-    /// Returns the change that saves the lookup statistics in the manifest, if there are any.
-    pub(crate) fn saved_lookups(&self) -> Option<Change> {
-        let lookups = self.density.saved()?;
-        Some(Change::KeyspaceLookups { keyspace: self.id, lookups })
+    /// Returns the changes that save the statistics of lookups and of the lives of tables in the manifest.
+    pub(crate) fn saved_lookups(&self) -> impl Iterator<Item = Change> {
+        let keyspace = self.id;
+        let lookups = self.density.saved().map(|lookups| Change::KeyspaceLookups { keyspace, lookups });
+        let lives = Some(self.lives.saved()).filter(|lives| !lives.is_empty());
+        lookups.into_iter().chain(lives.map(|lives| Change::TableLives { keyspace, lives }))
     }
 
     /// Replaces the tree and removes the sealed memtables that the tree now contains.

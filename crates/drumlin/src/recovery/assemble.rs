@@ -245,6 +245,7 @@ fn keyspaces(
         if let Some(lookups) = &record.lookups {
             state.density.restore(lookups);
         }
+        state.lives.restore(&record.lives);
         if let Some(memtable) = targets.remove(id).and_then(|target| target.memtable) {
             state.adopt(memtable);
         }

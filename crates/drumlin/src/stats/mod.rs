@@ -7,10 +7,12 @@
 //! - [`Costs`]: durations of operations and compactions, for the whole store.
 //! - [`LookupCounts`]: outcomes of point lookups, exact.
 //! - [`LookupDensity`]: where the point lookups of a keyspace are, sampled.
+//! - [`TableLives`]: how long the tables of a keyspace live.
 //! - [`OperationCounts`]: writes and scans, exact.
 
 mod costs;
 mod density;
+mod lives;
 mod lookups;
 mod meter;
 mod operations;
@@ -18,6 +20,9 @@ mod running;
 
 pub(crate) use costs::{Costs, Stopwatch};
 pub(crate) use density::LookupDensity;
+#[cfg(test)]
+pub(crate) use lives::KNOWN_TABLES;
+pub(crate) use lives::TableLives;
 pub(crate) use lookups::{DecayEpochs, LookupCounts};
 pub(crate) use meter::{EACH, LOOK, Meter, OperationKind, SampledStore, fresh_store};
 pub(crate) use operations::OperationCounts;

@@ -11,7 +11,7 @@ use super::{FileMeta, Obsolete, Run, TableHandle, Tree, check};
 use crate::base::error::{Error, ErrorKind};
 use crate::options::{KeyspaceOptions, Options};
 use drumlin_env::sync::Arc;
-use drumlin_format::manifest::{Change, Edit, FileRecord, KeyspaceLookups};
+use drumlin_format::manifest::{Change, Edit, FileRecord, KeyspaceLookups, TableLife};
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, Seq, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ pub(crate) struct KeyspaceRecord {
     /// Name of the merge operator, if the keyspace ever had one.
     pub(crate) operator: Option<String>,
     pub(crate) lookups: Option<KeyspaceLookups>,
+    pub(crate) lives: Vec<TableLife>,
     runs: BTreeMap<RunId, RunRecord>,
     files: BTreeMap<FileKey, FileRecord>,
 }
@@ -101,6 +102,7 @@ enum Undo {
     File(KeyspaceId, FileKey, Option<Box<FileRecord>>),
     Flushed(KeyspaceId, Seq),
     Lookups(KeyspaceId, Option<KeyspaceLookups>),
+    Lives(KeyspaceId, Vec<TableLife>),
     Policy(KeyspaceId, Option<(String, Vec<u8>)>),
     Operator(KeyspaceId, Option<String>),
     Carry,
@@ -181,6 +183,10 @@ impl ManifestState {
                 // Advice about a keyspace that is gone: statistics may be written after the keyspace was dropped.
                 let Some(record) = self.keyspaces.get_mut(keyspace) else { return Ok(Undo::Nothing) };
                 Ok(Undo::Lookups(*keyspace, record.lookups.replace(lookups.clone())))
+            }
+            Change::TableLives { keyspace, lives } => {
+                let Some(record) = self.keyspaces.get_mut(keyspace) else { return Ok(Undo::Nothing) };
+                Ok(Undo::Lives(*keyspace, std::mem::replace(&mut record.lives, lives.clone())))
             }
             Change::MergeOperator { keyspace, name } => {
                 let before = self.keyspace(*keyspace)?.operator.replace(name.clone());
@@ -296,6 +302,7 @@ impl ManifestState {
             Undo::Flushed(id, before) => self.with(id, |record| record.flushed = before),
             Undo::Policy(id, before) => self.with(id, |record| record.policy = before),
             Undo::Lookups(id, before) => self.with(id, |record| record.lookups = before),
+            Undo::Lives(id, before) => self.with(id, |record| record.lives = before),
             Undo::Operator(id, before) => self.with(id, |record| record.operator = before),
             Undo::Run(id, run, before) => self.with(id, |record| put_back(&mut record.runs, run, before)),
             Undo::File(id, key, before) => {
@@ -419,7 +426,11 @@ pub(super) mod tests {
             11 => Change::Policy { keyspace, name: value, blob: vec![word] },
             12 => Change::Flushed { keyspace, seq: u64::from(word) },
             13 => Change::RenameKeyspace { id: keyspace, name: format!("k{}", word % 5) },
-            _ => match word % 6 {
+            _ => match word % 7 {
+                6 => Change::TableLives {
+                    keyspace,
+                    lives: vec![TableLife { level, tables: u32::from(number), lookups: 1.0 }],
+                },
                 5 => Change::KeyspaceLookups {
                     keyspace,
                     lookups: KeyspaceLookups { keys: u64::from(number), ..KeyspaceLookups::default() },

@@ -6,7 +6,7 @@ use crate::fuzz::target::Target;
 use drumlin_format::error::DecodeError;
 use drumlin_format::manifest::{
     Change, Edit, FileRecord, KeyspaceLookups, MANIFEST_HEADER_LEN, ManifestHeader, ManifestScanner,
-    ManifestWriter, MapRecord, ValueFileRecord, ValueFileState, ValueRef, replay,
+    ManifestWriter, MapRecord, TableLife, ValueFileRecord, ValueFileState, ValueRef, replay,
 };
 use drumlin_types::contract::RunTag;
 use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, TableId, ValueFileId};
@@ -40,28 +40,7 @@ fn edit(input: &[u8]) -> bool {
 
 fn edits() -> Vec<Edit> {
     let (keyspace, start) = (KeyspaceId(1), Key::new(b"a"));
-    let file = FileRecord {
-        table: TableId(12),
-        start: start.clone(),
-        end: Some(Key::new(b"m\0")),
-        level: 3,
-        run: RunId(7),
-        file_len: 1 << 21,
-        bytes: 1 << 20,
-        entries: 5000,
-        keys: 4500,
-        tombstones: 12,
-        range_tombstones: 1,
-        table_entries: 10_000,
-        min_seq: 100,
-        max_seq: 20_000,
-        filter_bits: 9.5,
-        fp_rate: 0.0125,
-        checksum: 0x0123_4567_89ab_cdef,
-        accounted: true,
-        value_refs: vec![ValueRef { file: ValueFileId(5), entries: 10, bytes: 100_000 }],
-        lookups: [12.5, 3.0, 0.0],
-    };
+    let file = file(&start);
     let value_file = |state| ValueFileRecord {
         keyspace,
         file: ValueFileId(600),
@@ -97,6 +76,7 @@ fn edits() -> Vec<Edit> {
         Change::ClockMark(1_700_000_000_000_000),
         Change::Lookups { keyspace, table: TableId(12), start, lookups: [1.0, 2.0, 0.5] },
         Change::KeyspaceLookups { keyspace, lookups: keyspace_lookups() },
+        Change::TableLives { keyspace, lives: vec![TableLife { level: 2, tables: 70, lookups: 9000.5 }] },
         Change::ValueFile(value_file(ValueFileState::Live)),
         Change::ValueFile(value_file(ValueFileState::Moved(None))),
         Change::ValueFile(value_file(ValueFileState::Moved(Some(map_record())))),
@@ -107,6 +87,31 @@ fn edits() -> Vec<Edit> {
         Change::DropKeyspace { id: KeyspaceId(0) },
     ];
     vec![Edit { changes: state }, Edit { changes }, Edit::default()]
+}
+
+fn file(start: &Key) -> FileRecord {
+    FileRecord {
+        table: TableId(12),
+        start: start.clone(),
+        end: Some(Key::new(b"m\0")),
+        level: 3,
+        run: RunId(7),
+        file_len: 1 << 21,
+        bytes: 1 << 20,
+        entries: 5000,
+        keys: 4500,
+        tombstones: 12,
+        range_tombstones: 1,
+        table_entries: 10_000,
+        min_seq: 100,
+        max_seq: 20_000,
+        filter_bits: 9.5,
+        fp_rate: 0.0125,
+        checksum: 0x0123_4567_89ab_cdef,
+        accounted: true,
+        value_refs: vec![ValueRef { file: ValueFileId(5), entries: 10, bytes: 100_000 }],
+        lookups: [12.5, 3.0, 0.0],
+    }
 }
 
 fn map_record() -> MapRecord {

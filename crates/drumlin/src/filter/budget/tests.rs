@@ -4,6 +4,7 @@ use super::*;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::filter::{JobFilters, MergedInputs, MergedPart, OutputTarget};
+use crate::stats::KNOWN_TABLES;
 use drumlin_env::MemEnv;
 
 /// A store with a tree of some runs under `filter_mode = mnemosyne`.
@@ -127,9 +128,9 @@ fn tables_that_live_long_get_ribbon_filters() {
         keys.get(number.to_be_bytes()).expect("get");
     }
     let method = |life: Option<u64>| {
-        keys.store.filters.state.lock().lives.clear();
+        keys.state.lives.clear();
         if let Some(life) = life {
-            keys.store.filters.died(keys.state.id, &[(3, life); LIFE_TABLES as usize]);
+            keys.state.lives.note(&[(3, life); KNOWN_TABLES as usize]);
         }
         let granted = granted(&keys, &mut begin(&keys, 3, whole(&keys)));
         assert!(granted.allotment.bits > 0.0);
@@ -159,7 +160,7 @@ fn compactions_build_ribbon_filters() {
     // Blocks of a device, and tables that live long.
     (0..1000).for_each(|_| keys.store.costs.probes.reached(65_000));
     for level in 0..LEVELS as u8 {
-        keys.store.filters.died(keys.state.id, &[(level, 1 << 30); LIFE_TABLES as usize]);
+        keys.state.lives.note(&[(level, 1 << 30); KNOWN_TABLES as usize]);
     }
     keys.compact::<&[u8]>(..).expect("compact");
     let tree = keys.state.view().tree.clone();
@@ -187,7 +188,7 @@ fn tables_live_until_they_are_merged_away() {
     let (db, keys) = filled(&MemEnv::new(6));
     keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
     keys.compact::<&[u8]>(..).expect("compact");
-    keys.store.filters.state.lock().lives.clear();
+    keys.state.lives.clear();
     for number in 0..20_000_u32 {
         keys.get(number.to_be_bytes()).expect("get");
     }
@@ -197,12 +198,36 @@ fn tables_live_until_they_are_merged_away() {
     keys.put("a", "b").expect("put");
     db.flush().expect("flush");
     keys.compact::<&[u8]>(..).expect("compact");
-    let state = keys.store.filters.state.lock();
-    let old: u32 =
-        state.lives.values().filter(|life| life.mean == counted as f64).map(|life| life.tables).sum();
+    let lives = keys.state.lives.saved();
+    let of_life = |lookups: f32| -> u32 {
+        lives.iter().filter(|life| life.lookups == lookups).map(|life| life.tables).sum()
+    };
+    let old = of_life(counted as f32);
     assert_eq!(old, files, "files of the whole tree");
-    let young: u32 = state.lives.values().filter(|life| life.mean == 0.0).map(|life| life.tables).sum();
+    let young = of_life(0.0);
     assert_eq!(young, 1, "the flushed file");
+}
+
+/// Lives survive a restart, and so does the manifest that holds them.
+#[test]
+fn lives_are_known_after_a_restart() {
+    let mem = MemEnv::new(9);
+    let (db, keys) = filled(&mem);
+    keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
+    (0..200_000_u32).for_each(|number| _ = keys.get(number.to_be_bytes()).expect("get"));
+    keys.state.lives.note(&[(3, 1 << 40); KNOWN_TABLES as usize]);
+    let name = keys.name();
+    drop(keys);
+    db.close().expect("close");
+    for _ in 0..2 {
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace(&name).expect("a keyspace");
+        assert_eq!(keys.state.lives.of(3), Some((1_u64 << 40) as f64));
+        let granted = granted(&keys, &mut begin(&keys, 3, whole(&keys)));
+        assert_eq!(granted.method, Method::Ribbon, "without new lookups");
+        drop(keys);
+        db.close().expect("close");
+    }
 }
 
 /// Tables that were built in a mode that counts no lives are not older than they are.
@@ -216,13 +241,11 @@ fn lives_count_from_the_birth_in_every_mode() {
     keys.put("a", "b").expect("put");
     db.flush().expect("flush");
     keys.compact::<&[u8]>(..).expect("compact");
-    let lives = keys.store.filters.state.lock().lives.clone();
-    assert!(!lives.is_empty() && lives.values().all(|life| life.mean == 0.0), "no lookup since: {lives:?}");
+    let lives = keys.state.lives.saved();
+    assert!(!lives.is_empty() && lives.iter().all(|life| life.lookups == 0.0), "no lookup since: {lives:?}");
     // A job whose outputs are dropped ends no life.
-    let before: u32 = lives.values().map(|life| life.tables).sum();
     let mut job = begin(&keys, 3, whole(&keys));
     job.finish(&keys.store.files.tables, &[]);
     drop(job);
-    let after: u32 = keys.store.filters.state.lock().lives.values().map(|life| life.tables).sum();
-    assert_eq!(after, before);
+    assert_eq!(keys.state.lives.saved(), lives);
 }
