@@ -204,7 +204,7 @@ fn what_is_saved_comes_back_and_the_same_answers_follow() {
             }
             assert_eq!(one.log.len(), other.log.len());
         }
-        assert!(one.policy.save().len() <= 920, "{} bytes", one.policy.save().len());
+        assert!(one.policy.save().len() <= 1256, "{} bytes", one.policy.save().len());
         (refused, withdrawals) = (refused + one.refused, withdrawals + one.withdrawals);
         triggers.append(&mut one.triggers);
     }

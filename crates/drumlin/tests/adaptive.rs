@@ -66,6 +66,8 @@ fn reads_are_seen_and_merged_for() {
     assert!(state.contains("last search"), "{state}");
     let decisions = db.explain();
     assert!(decisions.iter().any(|d| d.reason.contains("elective")), "no compaction was made for readers");
+    let is_followed = |line: &str| line.trim_start().starts_with('#') && line.contains(" expected, took ");
+    assert!(state.lines().any(is_followed), "no compaction says what it saved: {state}");
     assert!(decisions.iter().any(|d| d.what == "search"));
     for n in 0..8600 {
         assert!(keys.get(key(n)).expect("get").is_some());

@@ -102,7 +102,8 @@
 //! - [`decide`], [`scene`], [`plans`], [`tickets`], [`foreseen`], [`values`], [`outlook`]: the policy call: its inputs,
 //!   the plans, what tickets say about themselves, the plans' deadlines, the order of their pieces, and the request
 //!   for a search.
-//! - [`explain`], [`state`], [`switches`]: reasons for people, the saved state, and parts that can be switched off.
+//! - [`returns`], [`explain`], [`state`], [`switches`]: what compactions saved, reasons for people, the saved state,
+//!   and parts that can be switched off.
 
 pub(crate) mod candidates;
 mod decide;

@@ -3,6 +3,7 @@
 //! Reasons contain no user keys.
 
 use crate::compaction::arce::candidates::interval::Candidate;
+use crate::compaction::arce::decide::returns::{Ended, Return, Returns};
 use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
@@ -55,7 +56,7 @@ impl fmt::Display for Paid {
 }
 
 /// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the plan
-/// is a must; see `tickets`.
+/// is a must; see `tickets`. An elective one has a number.
 pub(crate) fn plan(
     choice: &Choice<'_>,
     scene: &ScoreScene<'_>,
@@ -63,10 +64,12 @@ pub(crate) fn plan(
     intervals: f64,
     candidates: &[Candidate],
     budget: &RewriteBudget,
+    number: Option<u64>,
 ) -> String {
     let Candidate { from, to, bytes, removed, relief } = score.candidate;
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
+    let kind = number.map_or(kind.clone(), |number| format!("{kind} #{number}"));
     let mut text = format!(
         "{kind}: compacts runs {} to {to} of {}, counted from the newest, {}; removes {removed:.2} covered runs (read \
          cost {relief:.2}), takes {:.3} flush intervals of {:.0} operations",
@@ -199,6 +202,7 @@ pub(crate) fn policy(
     told: &LastDecision,
     found: Option<&(Trigger, SearchResult)>,
     searching: Option<Trigger>,
+    returns: &Returns,
 ) -> String {
     let Some(seen) = &told.seen else { return String::new() };
     let SeenLoad { model, mix, pace, .. } = seen;
@@ -267,8 +271,34 @@ pub(crate) fn policy(
             "\nthe disk budget is nearly used up: compactions that free most go first, and writers are slowed",
         );
     }
+    returned(returns, &mut text);
     searches(found, searching, &mut text);
     text
+}
+
+/// Adds what elective compactions saved, as a whole and the last ones singly.
+fn returned(returns: &Returns, text: &mut String) {
+    let Ended { count, paid, expected, saved } = returns.ended;
+    if count > 0.0 {
+        let _ = write!(
+            text,
+            "\nelective compactions that were followed to their end: {count:.0}, of which {paid:.0} saved readers \
+             more than they took from clients; they saved {} of {} expected",
+            ReadableTime(saved),
+            ReadableTime(expected),
+        );
+    }
+    for Return { number, bytes, expected, price, saved, is_done, .. } in &returns.open {
+        let running = if *is_done { "" } else { ", still running" };
+        let _ = write!(
+            text,
+            "\n  #{number}, {}: saved {} of {} expected, took {}{running}",
+            Size(*bytes),
+            ReadableTime(*saved),
+            ReadableTime(*expected),
+            ReadableTime(*price),
+        );
+    }
 }
 
 /// Adds the last search, with its trigger, and the one under way.

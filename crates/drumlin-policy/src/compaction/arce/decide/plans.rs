@@ -5,6 +5,7 @@
 //! decision.
 
 use crate::compaction::arce::candidates::interval::Candidate;
+use crate::compaction::arce::candidates::link::Link;
 use crate::compaction::arce::candidates::values;
 use crate::compaction::arce::decide::explain;
 use crate::compaction::arce::decide::policy::{Arce, BegunPlan};
@@ -15,9 +16,9 @@ use crate::compaction::arce::score::scene::ScoreScene;
 use crate::real;
 use crate::share::project;
 use alloc::vec::Vec;
-use drumlin_types::Ticket;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{Plan, TicketView, TreeView};
+use drumlin_types::{Seq, Ticket};
 
 /// Number of candidates that may fail in one decision.
 const MOST_FAILURES: usize = 8;
@@ -103,7 +104,9 @@ impl Arce {
             let plan = if self.back_offs.holds(ends, self.now) {
                 None
             } else {
-                let reason = explain::plan(&choice, scene, &score, intervals, &self.candidates, budget);
+                let number = (!choice.need.is_must()).then(|| self.returns.next());
+                let reason =
+                    explain::plan(&choice, scene, &score, intervals, &self.candidates, budget, number);
                 let last = (tree.levels.len() as u8).saturating_sub(1);
                 let plan = scene.line.plan(&candidate, scene.model.flush_bytes, last, reason);
                 close_plan(tree, &plan).ok().filter(|plan| !plan.take.is_empty())
@@ -128,6 +131,10 @@ impl Arce {
             });
             let charged = budget.merged(candidate.bytes, scene.line.bytes);
             let paid = budget.spend(candidate.bytes, &scene.model);
+            if !choice.need.is_must() {
+                let seqs = seqs_of(&scene.line.links[candidate.from..candidate.to]);
+                self.returns.begin(&score, &scene.model, seqs);
+            }
             scene.line.parts[candidate.from..candidate.to].iter_mut().for_each(|part| part.idle = false);
             self.begun.push(BegunPlan { ends, reason: plan.reason.clone(), bytes: charged, paid });
             plans.push(plan);
@@ -213,6 +220,13 @@ impl Arce {
         // Further inputs would have to be rewritten; then it is not a trivial move.
         (closed.take == plan.take).then_some(closed)
     }
+}
+
+/// Returns the smallest and the largest sequence number of `links`.
+fn seqs_of(links: &[Link<'_>]) -> (Seq, Seq) {
+    let files = || links.iter().flat_map(Link::files);
+    let (min, max) = (files().map(|file| file.min_seq).min(), files().map(|file| file.max_seq).max());
+    (min.unwrap_or(0), max.unwrap_or(Seq::MAX))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::interval::{Candidate, Intervals};
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::decide::explain::{self, LastDecision};
+use crate::compaction::arce::decide::returns::Returns;
 use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::switches::Switches;
 use crate::compaction::arce::decide::tickets::removed_by;
@@ -72,6 +73,8 @@ pub(crate) struct Arce {
     pub(crate) paid: f64,
     /// Operations that the engine had counted at the last decision; `None` before the first since the store was opened.
     pub(crate) paid_until: Option<u64>,
+    /// What elective compactions saved.
+    pub(crate) returns: Returns,
     /// Back-off of compactions that were refused or failed.
     pub(crate) back_offs: BackOffs,
     /// Plans of the last decision.
@@ -113,6 +116,7 @@ impl Arce {
             // As the rewrite budget, it is full at the start.
             paid: f64::MAX,
             paid_until: None,
+            returns: Returns::default(),
             back_offs: BackOffs::default(),
             begun: Vec::new(),
             withdrawn: Vec::new(),
@@ -211,6 +215,7 @@ impl Arce {
     fn begin_anew(&mut self) {
         (self.now, self.searching, self.paid_until) = (0, None, None);
         (self.back_offs, self.withdrawn) = (BackOffs::default(), Vec::new());
+        self.returns.reopened();
         // The engine's counters restarted at 0. Without this reset the next calls would look like further reopenings.
         self.estimate.count_anew();
         self.drift.forget();
@@ -228,11 +233,12 @@ impl Arce {
             let read = scene.input.load.read_bytes * passed.min(RATE_HOLDS) / 1e6;
             budget.passed(passed, read, tree);
         }
+        let operations = scene.input.load.counted.iter().sum::<u64>();
+        let since = self.paid_until.replace(operations).map_or(0, |until| operations.saturating_sub(until));
+        self.returns.count(since as f64, &scene.model, scene.input.tree);
         if !self.switches.paid {
             return budget;
         }
-        let operations = scene.input.load.counted.iter().sum::<u64>();
-        let since = self.paid_until.replace(operations).map_or(0, |until| operations.saturating_sub(until));
         let mut budget = budget.with_paid(self.paid);
         let met = Met { runs: scene.line.runs, cost: scene.line.cost };
         budget.pay(since as f64, met, &scene.model, tree);
@@ -313,6 +319,7 @@ impl CompactionPolicy for Arce {
             Outcome::Plan {
                 result: result @ (PlanResult::Refused | PlanResult::Deferred), reason, ..
             } => {
+                self.returns.result(reason, *result, 0);
                 if let Some(at) = self.begun.iter().position(|plan| plan.reason == *reason) {
                     let plan = self.begun.remove(at);
                     self.budget = self.budget.map(|budget| budget + plan.bytes);
@@ -324,12 +331,15 @@ impl CompactionPolicy for Arce {
             }
             // What a compaction had not read when this policy withdrew it was charged for nothing. What the engine
             // withdraws stays charged: the next plan may meet the same obstacle.
-            Outcome::Plan { ticket, result: PlanResult::Withdrawn, bytes_in, .. } => {
+            Outcome::Plan { ticket, result: PlanResult::Withdrawn, bytes_in, reason, .. } => {
+                self.returns.result(reason, PlanResult::Withdrawn, *bytes_in);
                 let of_ticket = self.withdrawn.iter().find(|(withdrawn, _)| withdrawn == ticket);
                 let unread = of_ticket.map_or(0, |(_, bytes)| bytes.saturating_sub(*bytes_in));
                 self.budget = self.budget.map(|budget| budget + unread as f64);
             }
-            Outcome::Plan { .. } => {}
+            Outcome::Plan { result: PlanResult::Done, bytes_in, reason, .. } => {
+                self.returns.result(reason, PlanResult::Done, *bytes_in);
+            }
             Outcome::SearchEnded(answer) => {
                 let Ok(answer) = SearchResult::decode(answer) else {
                     self.searching = None;
@@ -348,7 +358,8 @@ impl CompactionPolicy for Arce {
     }
 
     fn explain(&self) -> String {
-        let decided = || explain::policy(&self.last_decision, self.found.as_ref(), self.searching);
+        let decided =
+            || explain::policy(&self.last_decision, self.found.as_ref(), self.searching, &self.returns);
         explain::undecided(&self.last_decision, self.tuple).unwrap_or_else(decided)
     }
 
@@ -381,6 +392,7 @@ impl CompactionPolicy for Arce {
         writer.numbers(&[f64::from(u8::from(self.estimate.is_shrink_known))]);
         writer.numbers(&self.estimate.shift_numbers());
         writer.numbers(&[self.paid, self.paid_until.map_or(-1.0, |operations| operations as f64)]);
+        self.returns.save(&mut writer);
         writer.done()
     }
 
@@ -425,6 +437,7 @@ impl CompactionPolicy for Arce {
             next.paid = if sane(&[paid]) { paid } else { 0.0 };
             next.paid_until = sane(&[until]).then_some(until as u64);
         }
+        next.returns = Returns::restored(&mut reader).unwrap_or_default();
         next.tuple = (known == 1.0).then_some(tuple);
         next.budget = (budget.is_finite() && budget != -1.0).then_some(budget);
         next.estimate.restore(counted);
