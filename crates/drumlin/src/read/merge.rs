@@ -221,7 +221,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.current().kind()
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&self) -> &[u8] {
         self.current().value()
     }
