@@ -246,7 +246,7 @@ pub(crate) fn policy(
         ReadableTime(model.setup),
         Size(model.speed * 1e9),
         model.chi * 100.0,
-        model.taken() * 100.0,
+        model.taken * 100.0,
         ReadableTime(model.run_per_interval()),
         Size(seen.bytes),
         Size(model.flush_bytes),

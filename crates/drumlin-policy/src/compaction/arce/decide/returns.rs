@@ -80,7 +80,7 @@ impl Returns {
             seqs,
             relief: score.candidate.relief,
             expected: score.gain.max(0.0),
-            price: model.taken() * model.compaction_ns(bytes),
+            price: model.taken * model.compaction_ns(bytes),
             saved: 0.0,
             is_done: false,
         });

@@ -6,7 +6,7 @@
 
 use crate::compaction::arce::measure::drift;
 use crate::compaction::arce::measure::interference::Interference;
-use crate::compaction::arce::measure::model::{CostModel, LinearCost, bounded};
+use crate::compaction::arce::measure::model::{CostModel, LinearCost, bounded, taken};
 use crate::real;
 use drumlin_types::contract::{CostView, Outcome, PlanResult, PolicyInput};
 
@@ -224,7 +224,7 @@ impl Estimate {
             chi,
             think: 0.0,
             clients,
-            cores: f64::from(limits.cores),
+            taken: taken(clients, f64::from(limits.cores)),
             flush_bytes,
             entry_bytes: flush_bytes / entries.max(1.0),
             interval_ops: 0.0,

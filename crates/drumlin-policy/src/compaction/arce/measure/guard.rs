@@ -54,13 +54,13 @@ impl RewriteBudget {
         let extra = met.cost * (1.0 - 1.0 / met.runs.max(1.0));
         let lost = operations.max(0.0) * model.run_per_operation() * extra.max(0.0);
         if self.paid.is_finite() {
-            self.paid = (self.paid + lost).min(model.taken() * model.compaction_ns(tree));
+            self.paid = (self.paid + lost).min(model.taken * model.compaction_ns(tree));
         }
     }
 
     /// Returns the bytes that an elective compaction may read: those left for which readers have paid.
     pub(crate) fn affordable(&self, model: &CostModel) -> f64 {
-        let paid = (self.paid / model.taken() - model.setup).max(0.0) * model.speed;
+        let paid = (self.paid / model.taken - model.setup).max(0.0) * model.speed;
         self.left.min(paid)
     }
 
@@ -69,7 +69,7 @@ impl RewriteBudget {
         if !self.paid.is_finite() {
             return 0.0;
         }
-        let spent = (model.taken() * model.compaction_ns(bytes)).min(self.paid);
+        let spent = (model.taken * model.compaction_ns(bytes)).min(self.paid);
         self.paid -= spent;
         spent
     }
@@ -154,8 +154,8 @@ impl BackOffs {
 mod tests {
     use super::*;
     use crate::SplitMix;
-    use crate::compaction::arce::measure::model::LinearCost;
     use crate::compaction::arce::measure::model::paper::thirds;
+    use crate::compaction::arce::measure::model::{LinearCost, taken};
 
     #[test]
     fn readers_pay_a_tenth_of_a_compaction_before_it_starts() {
@@ -186,7 +186,6 @@ mod tests {
 
     #[test]
     fn compactions_take_time_from_clients() {
-        let taken = |clients: f64, cores: f64| CostModel { clients, cores, ..thirds() }.taken();
         assert_eq!((taken(1.0, 4.0), taken(3.0, 4.0)), (0.1, 0.1));
         assert_eq!((taken(4.0, 4.0), taken(8.0, 4.0)), (1.0, 1.0), "no core is idle");
         assert_eq!((taken(3.5, 4.0), taken(1.0, 1.0)), (0.5, 1.0));

@@ -33,8 +33,8 @@ pub(crate) struct CostModel {
     pub(crate) think: f64,
     /// eta: client threads.
     pub(crate) clients: f64,
-    /// Threads that the machine runs at once.
-    pub(crate) cores: f64,
+    /// Time that all clients together lose per unit of a compaction's time, 0.1 to 1; see [`taken`].
+    pub(crate) taken: f64,
     /// F: bytes of a flushed run.
     pub(crate) flush_bytes: f64,
     /// E: bytes of a written entry.
@@ -113,7 +113,7 @@ impl CostModel {
             chi: bounded(raw.chi, 0.0, 1.0),
             think: bounded(raw.think, 0.0, 1e12),
             clients: bounded(raw.clients, 1.0, 1e6),
-            cores: bounded(raw.cores, 1.0, 1e12),
+            taken: bounded(raw.taken, LEAST_TAKEN, 1.0),
             flush_bytes: bounded(raw.flush_bytes, 1.0, 1e15),
             entry_bytes: bounded(raw.entry_bytes, 1.0, 1e12),
             interval_ops: 1.0,
@@ -168,13 +168,6 @@ impl CostModel {
         self.setup + bytes / self.speed
     }
 
-    /// Returns the time that all clients together lose per unit of a compaction's time: all of it if they keep every
-    /// core busy, a tenth if a core is idle. chi does not count: while runs and the busy share rise together, it takes
-    /// a part of the cost of the runs.
-    pub(crate) fn taken(&self) -> f64 {
-        bounded(self.clients + 1.0 - self.cores, LEAST_TAKEN, 1.0)
-    }
-
     /// Returns t: the flush intervals that a compaction of `bytes` takes when it begins at the runs `met`. The last
     /// one counts as a fraction. Each flush interval adds the runs that it flushes.
     pub(crate) fn compaction_intervals(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
@@ -224,7 +217,14 @@ impl CostModel {
 }
 
 /// Least share of a compaction's time that clients lose.
-pub(crate) const LEAST_TAKEN: f64 = 0.1;
+const LEAST_TAKEN: f64 = 0.1;
+
+/// Returns the time that all clients together lose per unit of a compaction's time: all of it if they keep every core
+/// busy, a tenth if a core is idle. chi does not count: while runs and the busy share rise together, it takes a part of
+/// the cost of the runs.
+pub(crate) fn taken(clients: f64, cores: f64) -> f64 {
+    bounded(clients + 1.0 - cores, LEAST_TAKEN, 1.0)
+}
 
 /// Upper bound on a number of flush intervals. Beyond it, rounding hides a difference of one.
 const MOST_INTERVALS: f64 = 1e15;
@@ -288,7 +288,7 @@ pub(crate) mod paper {
             chi: 0.0,
             think: 0.0,
             clients: 1.0,
-            cores: 1e12,
+            taken: LEAST_TAKEN,
             flush_bytes: flush,
             entry_bytes: entry,
             interval_ops: 0.0,
@@ -396,7 +396,7 @@ mod tests {
                 chi: figure,
                 think: figure,
                 clients: figure,
-                cores: figure,
+                taken: figure,
                 flush_bytes: figure,
                 entry_bytes: figure,
                 interval_ops: figure,
@@ -417,7 +417,7 @@ mod tests {
             chi: 0.0,
             think: 0.0,
             clients: 1.0,
-            cores: 1.0,
+            taken: LEAST_TAKEN,
             flush_bytes: 1.0,
             entry_bytes: 1.0,
             interval_ops: 2.0,
@@ -441,7 +441,7 @@ mod tests {
             chi: 1.0,
             think: 1e12,
             clients: 1e6,
-            cores: 1e12,
+            taken: 1.0,
             flush_bytes: 1e15,
             entry_bytes: 1e12,
             interval_ops: 3000.0,
