@@ -16,8 +16,8 @@ use drumlin_types::contract::{FileState, PlanResult, PolicyError, RunView, TreeV
 
 /// Compactions that are followed at most.
 const MOST: usize = 4;
-/// Bound on saved numbers: beyond it not every whole number is a float.
-const MOST_NUMBER: f64 = (1u64 << 53) as f64;
+/// Bound on all numbers, so that what is saved comes back.
+const MOST_NUMBER: f64 = 1e18;
 
 /// An elective compaction that runs, or whose output is still there.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,9 +78,9 @@ impl Returns {
             number: self.last,
             bytes,
             seqs,
-            relief: score.candidate.relief,
-            expected: score.gain.max(0.0),
-            price: model.taken * model.compaction_ns(bytes),
+            relief: bounded(score.candidate.relief, 0.0, MOST_NUMBER),
+            expected: bounded(score.gain, 0.0, MOST_NUMBER),
+            price: bounded(model.taken * model.compaction_ns(bytes), 0.0, MOST_NUMBER),
             saved: 0.0,
             is_done: false,
         });
@@ -109,7 +109,7 @@ impl Returns {
         }
         let each = operations.max(0.0) * model.run_per_operation();
         let done = self.open.iter_mut().filter(|one| one.is_done);
-        done.for_each(|one| one.saved += each * one.relief);
+        done.for_each(|one| one.saved = bounded(one.saved + each * one.relief, 0.0, MOST_NUMBER));
         let runs = tree.levels.iter().flat_map(|level| &level.runs);
         let hulls: Vec<(Seq, Seq)> = runs.filter_map(hull).collect();
         let is_there = |one: &Return| hulls.iter().any(|(min, max)| one.seqs.0 <= *min && *max <= one.seqs.1);
@@ -128,8 +128,8 @@ impl Returns {
         if one.is_done {
             self.ended.count += 1.0;
             self.ended.paid += f64::from(u8::from(one.saved >= one.price));
-            self.ended.expected += one.expected;
-            self.ended.saved += one.saved;
+            self.ended.expected = (self.ended.expected + one.expected).min(MOST_NUMBER);
+            self.ended.saved = (self.ended.saved + one.saved).min(MOST_NUMBER);
         }
     }
 

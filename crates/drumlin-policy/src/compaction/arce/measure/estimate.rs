@@ -224,7 +224,7 @@ impl Estimate {
             chi,
             think: 0.0,
             clients,
-            taken: taken(clients, f64::from(limits.cores)),
+            taken: 0.0,
             flush_bytes,
             entry_bytes: flush_bytes / entries.max(1.0),
             interval_ops: 0.0,
@@ -241,6 +241,7 @@ impl Estimate {
             let awake = (clients - input.load.waited).max(0.0);
             model.think = (awake / rate - model.operation(runs, 0.0, false)).max(0.0);
         }
+        model.taken = taken(clients * model.busy(runs), f64::from(limits.cores));
         CostModel::new(model)
     }
 }

@@ -157,16 +157,15 @@ mod tests {
     use crate::compaction::arce::measure::model::paper::thirds;
     use crate::compaction::arce::measure::model::{LinearCost, taken};
 
+    /// A run costs an operation 100 ns; a compaction takes 1 ms, and 1 ns per byte.
+    fn model() -> CostModel {
+        let point = LinearCost { base: 1000.0, per_run: 100.0 };
+        CostModel { shares: [1.0, 0.0, 0.0], point, setup: 1e6, speed: 1.0, ..thirds() }
+    }
+
     #[test]
     fn readers_pay_a_tenth_of_a_compaction_before_it_starts() {
-        // A run costs an operation 100 ns; a compaction takes 1 ms, and 1 ns per byte.
-        let model = CostModel {
-            shares: [1.0, 0.0, 0.0],
-            point: LinearCost { base: 1000.0, per_run: 100.0 },
-            setup: 1e6,
-            speed: 1.0,
-            ..thirds()
-        };
+        let model = model();
         let (tree, met) = (1e8, |runs: f64| Met { runs, cost: runs });
         let mut budget = RewriteBudget::new(1e12, 20.0).with_paid(0.0);
         assert_eq!(budget.affordable(&model), 0.0);
@@ -189,6 +188,10 @@ mod tests {
         assert_eq!((taken(1.0, 4.0), taken(3.0, 4.0)), (0.1, 0.1));
         assert_eq!((taken(4.0, 4.0), taken(8.0, 4.0)), (1.0, 1.0), "no core is idle");
         assert_eq!((taken(3.5, 4.0), taken(1.0, 1.0)), (0.5, 1.0));
+        // A lookup takes 1 us without runs.
+        let busy = |think: f64| CostModel { think, ..model() }.busy(0.0);
+        assert_eq!((busy(0.0), busy(3000.0)), (1.0, 1.0));
+        assert!((busy(7000.0) - 0.5).abs() < 1e-9 && busy(1e12) < 1e-6, "{}", busy(7000.0));
     }
 
     #[test]

@@ -168,6 +168,13 @@ impl CostModel {
         self.setup + bytes / self.speed
     }
 
+    /// Returns the share of clients that count as busy. One that spends a quarter of its time in operations keeps a
+    /// core busy, since programs compute in between; below that, clients count in proportion.
+    pub(crate) fn busy(&self, runs: f64) -> f64 {
+        let operation = self.operation(runs, 0.0, false).max(1.0);
+        (operation / (operation + self.think) / BUSY_FROM).min(1.0)
+    }
+
     /// Returns t: the flush intervals that a compaction of `bytes` takes when it begins at the runs `met`. The last
     /// one counts as a fraction. Each flush interval adds the runs that it flushes.
     pub(crate) fn compaction_intervals(&self, bytes: f64, met: Met, stall: Stall) -> f64 {
@@ -219,11 +226,14 @@ impl CostModel {
 /// Least share of a compaction's time that clients lose.
 const LEAST_TAKEN: f64 = 0.1;
 
-/// Returns the time that all clients together lose per unit of a compaction's time: all of it if they keep every core
-/// busy, a tenth if a core is idle. chi does not count: while runs and the busy share rise together, it takes a part of
-/// the cost of the runs.
-pub(crate) fn taken(clients: f64, cores: f64) -> f64 {
-    bounded(clients + 1.0 - cores, LEAST_TAKEN, 1.0)
+/// Share of its time in operations from which on a client keeps a core busy.
+const BUSY_FROM: f64 = 0.25;
+
+/// Returns the time that all clients together lose per unit of a compaction's time: all of it if the `busy` ones keep
+/// every core busy, a tenth if a core is idle. chi does not count: while runs and the busy share rise together, it
+/// takes a part of the cost of the runs.
+pub(crate) fn taken(busy: f64, cores: f64) -> f64 {
+    bounded(busy + 1.0 - cores, LEAST_TAKEN, 1.0)
 }
 
 /// Upper bound on a number of flush intervals. Beyond it, rounding hides a difference of one.
