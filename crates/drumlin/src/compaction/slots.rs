@@ -42,6 +42,8 @@ pub(crate) struct Slots {
     core_nanos: AtomicU64,
     /// `None` if the number is fixed.
     search: Option<Mutex<SlotSearch>>,
+    /// Threads that the machine can run at once, as of the open.
+    cores: usize,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,13 @@ impl Slots {
             busy_nanos: AtomicU64::new(0),
             core_nanos: AtomicU64::new(0),
             search: (count == 0).then(|| Mutex::new(search)),
+            cores,
         }
+    }
+
+    /// Returns the number of threads that the machine can run at once.
+    pub(crate) fn cores(&self) -> u32 {
+        u32::try_from(self.cores).unwrap_or(u32::MAX)
     }
 
     /// Returns the current number of slots. Surplus slots finish their piece and start no other.

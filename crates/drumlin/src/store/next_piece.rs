@@ -94,7 +94,7 @@ impl Store {
             seed: self.files.env.random_u64("policy"),
             limits: LimitView {
                 slots: self.slots.count() as u32,
-                cores: self.files.env.available_cores() as u32,
+                cores: self.slots.cores(),
                 ..self.disk_limits()
             },
             costs: self.costs.view(),

@@ -3,7 +3,7 @@
 //! Reasons contain no user keys.
 
 use crate::compaction::arce::candidates::interval::Candidate;
-use crate::compaction::arce::decide::returns::{Ended, Return, Returns};
+use crate::compaction::arce::decide::returns::{self, Ended, Return, Returns};
 use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
@@ -271,19 +271,20 @@ pub(crate) fn policy(
             "\nthe disk budget is nearly used up: compactions that free most go first, and writers are slowed",
         );
     }
-    returned(returns, &mut text);
+    told_returns(returns, &mut text);
     searches(found, searching, &mut text);
     text
 }
 
 /// Adds what elective compactions saved, as a whole and the last ones singly.
-fn returned(returns: &Returns, text: &mut String) {
+fn told_returns(returns: &Returns, text: &mut String) {
     let Ended { count, paid, expected, saved } = returns.ended;
     if count > 0.0 {
         let _ = write!(
             text,
-            "\nelective compactions that were followed to their end: {count:.0}, of which {paid:.0} saved readers \
-             more than they took from clients; they saved {} of {} expected",
+            "\nearlier elective compactions: {count:.0}, of which {paid:.0} saved readers at least what they took from \
+             clients; until they were compacted further, or {} later ones had begun, they saved {} of {} expected",
+            returns::MOST,
             ReadableTime(saved),
             ReadableTime(expected),
         );

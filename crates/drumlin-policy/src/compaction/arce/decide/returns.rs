@@ -15,7 +15,7 @@ use drumlin_types::Seq;
 use drumlin_types::contract::{FileState, PlanResult, PolicyError, RunView, TreeView};
 
 /// Compactions that are followed at most.
-const MOST: usize = 4;
+pub(crate) const MOST: usize = 4;
 /// Bound on all numbers, so that what is saved comes back.
 const MOST_NUMBER: f64 = 1e18;
 
@@ -39,7 +39,8 @@ pub(crate) struct Return {
     pub(crate) is_done: bool,
 }
 
-/// Sums over the compactions that are no longer followed.
+/// Sums over the compactions that are no longer followed: their output was compacted further, or [`MOST`] later ones
+/// have begun.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Ended {
     pub(crate) count: f64,
@@ -96,7 +97,9 @@ impl Returns {
             // A part of the inputs was compacted.
             PlanResult::Withdrawn if bytes > 0 => {
                 let part = (bytes as f64 / one.bytes.max(1.0)).min(1.0);
-                (one.relief, one.price, one.is_done) = (one.relief * part, one.price * part, true);
+                let all = [&mut one.relief, &mut one.price, &mut one.expected, &mut one.bytes];
+                all.into_iter().for_each(|whole| *whole *= part);
+                one.is_done = true;
             }
             PlanResult::Withdrawn | PlanResult::Refused | PlanResult::Deferred => drop(self.open.remove(at)),
         }
@@ -249,6 +252,7 @@ mod tests {
         }
         assert_eq!(returns.open.len(), 1);
         assert_eq!((returns.open[0].number, returns.open[0].price), (4, 25_000.0));
+        assert_eq!((returns.open[0].expected, returns.open[0].bytes), (250_000.0, 250_000.0));
         returns.count(1000.0, &model, &tree(&[(1, 9)]));
         assert_eq!(returns.open[0].saved, 1000.0 * 100.0 * 0.5);
         assert_eq!(returns.ended.count, 0.0);

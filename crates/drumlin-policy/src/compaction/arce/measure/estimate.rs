@@ -236,12 +236,12 @@ impl Estimate {
             fresh: 1.0,
             lost: 1.0,
         };
+        // The policy itself makes writers wait, so waiting time is not think time, and who waits keeps no core busy.
+        let awake = (clients - input.load.waited).max(0.0);
         if rate > 0.0 {
-            // The policy itself makes writers wait, so waiting time is not think time.
-            let awake = (clients - input.load.waited).max(0.0);
             model.think = (awake / rate - model.operation(runs, 0.0, false)).max(0.0);
         }
-        model.taken = taken(clients * model.busy(runs), f64::from(limits.cores));
+        model.taken = taken(awake * model.busy(runs), f64::from(limits.cores));
         CostModel::new(model)
     }
 }
