@@ -55,9 +55,12 @@ fn a_table_with_both_names_keeps_the_other_one() {
     fs.sync_dir(Path::new(STORE)).expect("sync");
     let content = mem.peek(&table);
     drop(open(&mem));
+    assert_eq!(mem.order_violations(), Vec::<String>::new());
     assert_eq!(tables(&mem), vec![aside.clone()]);
-    // The old name stays away after another power loss.
+    // The old name stays away after another power loss, and after another open.
     let mem = mem.snapshot().image(ImageMode::None, 8);
+    assert_eq!(tables(&mem), vec![aside.clone()]);
+    drop(open(&mem));
     assert_eq!(tables(&mem), vec![aside.clone()]);
     assert_eq!(mem.peek(&aside), content);
     assert_eq!(mem.order_violations(), Vec::<String>::new());

@@ -172,7 +172,15 @@ impl JobFilters {
         let MergedInputs::Parts(parts, _) = &self.inputs else { return };
         // Of a file that is merged part by part, the last part counts.
         let whole = parts.iter().filter(|part| part.entries == part.file.counts.entries);
-        self.deaths = whole.map(|part| (part.level, now.saturating_sub(part.file.access.birth()))).collect();
+        // Of a table that was there at the open, only a lower bound is known. It counts if it is above the mean.
+        let counts =
+            |level: u8, life: u64| self.keyspace.lives.of(level).is_none_or(|mean| life as f64 >= mean);
+        self.deaths = whole
+            .filter_map(|part| {
+                let (life, is_whole) = part.file.access.life(now);
+                (is_whole || counts(part.level, life)).then_some((part.level, life))
+            })
+            .collect();
     }
 
     /// Notes that the outputs are installed, so that the inputs are merged away.

@@ -1,8 +1,9 @@
 //! How long the tables of a keyspace live: the number of its lookups from the installation of a table until it is
 //! merged away, as a mean over the tables of each level.
 //!
-//! A table that was there when the store was opened lives from then on, as far as this knows. The manifest keeps the
-//! means, like the counts of lookups. They are advisory: a crash loses the most recent.
+//! Of a table that was there when the store was opened, only its life since then is known. It counts once that is above
+//! the mean, or while the mean is not known. The manifest keeps the means, like the counts of lookups. They are
+//! advisory: a crash loses the most recent.
 
 use drumlin_env::sync::plain::Mutex;
 use drumlin_format::manifest::TableLife;

@@ -47,6 +47,9 @@ impl Counts {
 /// Number of lookups that one sampled lookup stands for.
 pub(crate) const LOOKUP_SAMPLE: u64 = 16;
 
+/// Birth of a table that was there when the store was opened.
+const AT_THE_OPEN: u64 = u64::MAX;
+
 /// Lookup counters of one reference, decayed over time. All reading threads sample into them without a lock.
 #[derive(Default)]
 pub(crate) struct AccessCounters {
@@ -56,7 +59,7 @@ pub(crate) struct AccessCounters {
     found: atomic::AtomicU64,
     /// Lookups among `found` that found a tombstone.
     dead: atomic::AtomicU64,
-    /// Lookups of the keyspace since the open when the table was built; 0 for a table that was there at the open.
+    /// Lookups of the keyspace since the open when the table was built; [`AT_THE_OPEN`] if it was there already.
     birth: atomic::AtomicU64,
 }
 
@@ -87,9 +90,13 @@ impl AccessCounters {
         self.birth.store(lookups, atomic::Ordering::Relaxed);
     }
 
-    /// Returns the number of lookups of the keyspace, since the open, before the table was built.
-    pub(crate) fn birth(&self) -> u64 {
-        self.birth.load(atomic::Ordering::Relaxed)
+    /// Returns how many of the keyspace's `lookups` lookups since the open the table has lived for, and whether that is
+    /// its whole life: it is not if the table was there at the open.
+    pub(crate) fn life(&self, lookups: u64) -> (u64, bool) {
+        match self.birth.load(atomic::Ordering::Relaxed) {
+            AT_THE_OPEN => (lookups, false),
+            birth => (lookups.saturating_sub(birth), true),
+        }
     }
 
     /// Multiplies all counts by `factor`. Lookups that are counted at the same time are not lost.
@@ -152,7 +159,7 @@ impl FileMeta {
     pub(crate) fn narrowed(&self, range: KeyRange, entries: u64) -> FileMeta {
         debug_assert!(self.bounds.covers(&range));
         let access = AccessCounters::default();
-        access.born(self.access.birth());
+        access.born(self.access.birth.load(atomic::Ordering::Relaxed));
         FileMeta {
             table: self.table.clone(),
             bounds: range,
@@ -218,7 +225,12 @@ impl FileMeta {
             checksum: record.checksum,
             accounted: record.accounted,
             value_refs: record.value_refs.clone().into(),
-            access: Arc::new(AccessCounters { empty, found, dead, birth: atomic::AtomicU64::new(0) }),
+            access: Arc::new(AccessCounters {
+                empty,
+                found,
+                dead,
+                birth: atomic::AtomicU64::new(AT_THE_OPEN),
+            }),
         }
     }
 
