@@ -230,6 +230,29 @@ fn lives_are_known_after_a_restart() {
     }
 }
 
+/// Of a table from before the open only the life since then is known. A short one says nothing.
+#[test]
+fn tables_from_before_the_open_lower_no_mean() {
+    let mem = MemEnv::new(10);
+    let (db, keys) = filled(&mem);
+    keys.set_option("filter_mode", "mnemosyne+").expect("a live option");
+    let levels = || 0..LEVELS as u8;
+    levels().for_each(|level| keys.state.lives.note(&[(level, 1 << 20); KNOWN_TABLES as usize]));
+    let before = keys.state.lives.saved();
+    drop(keys);
+    db.close().expect("close");
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    keys.compact::<&[u8]>(..).expect("compact");
+    assert_eq!(keys.state.lives.saved(), before, "no lookup since the open");
+    // The outputs were built in this process, so their lives are whole.
+    keys.put("a", "b").expect("put");
+    db.flush().expect("flush");
+    keys.compact::<&[u8]>(..).expect("compact");
+    let after = keys.state.lives.saved();
+    assert!(after.iter().zip(&before).any(|(after, before)| after.lookups < before.lookups), "{after:?}");
+}
+
 /// Tables that were built in a mode that counts no lives are not older than they are.
 #[test]
 fn lives_count_from_the_birth_in_every_mode() {
