@@ -43,20 +43,20 @@ impl Display for ReadableTime {
     }
 }
 
-/// Nanoseconds that readers have paid for compactions; infinite if they need not pay.
+/// Nanoseconds of compaction time for which readers have paid; infinite if they need not pay.
 struct Paid(f64);
 
 impl fmt::Display for Paid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_finite() {
-            true => write!(f, "; readers have paid {}", ReadableTime(self.0)),
+            true => write!(f, "; readers have paid for {} of compaction", ReadableTime(self.0)),
             false => Ok(()),
         }
     }
 }
 
 /// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the plan
-/// is a must; see `tickets`. An elective one has a number.
+/// is a must; see `tickets`. One for readers has a number.
 pub(crate) fn plan(
     choice: &Choice<'_>,
     scene: &ScoreScene<'_>,
@@ -69,7 +69,10 @@ pub(crate) fn plan(
     let Candidate { from, to, bytes, removed, relief } = score.candidate;
     let kind = if choice.need.is_must() { MUST } else { ELECTIVE };
     let kind = if choice.beside.is_some() { format!("{kind}, in between") } else { kind.into() };
-    let kind = number.map_or(kind.clone(), |number| format!("{kind} #{number}"));
+    let kind = match number {
+        Some(number) => format!("{kind} #{number}"),
+        None => kind,
+    };
     let mut text = format!(
         "{kind}: compacts runs {} to {to} of {}, counted from the newest, {}; removes {removed:.2} covered runs (read \
          cost {relief:.2}), takes {:.3} flush intervals of {:.0} operations",

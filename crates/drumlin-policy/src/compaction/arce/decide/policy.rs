@@ -51,7 +51,7 @@ pub(crate) struct BegunPlan {
     pub(crate) reason: String,
     /// Bytes that the rewrite budget was charged.
     pub(crate) bytes: f64,
-    /// Nanoseconds that it spent of what readers had paid.
+    /// Nanoseconds of compaction time that it spent, of those for which readers had paid.
     pub(crate) paid: f64,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Arce {
     pub(crate) prices: Prices,
     /// Rewrite budget: bytes that elective compactions may rewrite; `None` before the first decision.
     pub(crate) budget: Option<f64>,
-    /// Nanoseconds that readers have paid for compactions (`guard`).
+    /// Nanoseconds of compaction time for which readers have paid (`guard`).
     pub(crate) paid: f64,
     /// Operations that the engine had counted at the last decision; `None` before the first since the store was opened.
     pub(crate) paid_until: Option<u64>,

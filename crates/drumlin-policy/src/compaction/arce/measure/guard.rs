@@ -10,10 +10,10 @@
 //! elective compaction starts only after readers have lost as much time to runs beyond the first as it will take from
 //! clients ([`CostModel::taken`]): a tenth of its own time, or all of it if it finds no idle core. As in the ski rental
 //! problem, the loss is then at most about twice that of a policy that knows the reads to come. What readers have lost
-//! is summed up over all operations, up to the price of compacting the whole tree. Each compaction spends its part, a
-//! must as much of it as there is; a compaction that is withdrawn gets nothing back. Without this, a small flush in a
-//! load of lookups, which may be its last act, would start a compaction of the whole tree at once. A new policy begins
-//! with a full account.
+//! is summed up over all operations, as the compaction time that it pays for, up to that of compacting the whole tree.
+//! Each compaction spends its time, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
+//! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
+//! tree at once. A new policy begins with a full account.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use alloc::vec::Vec;
@@ -39,28 +39,29 @@ impl RewriteBudget {
         RewriteBudget { left: bounded(left, -1e18, 1e18), amp, paid: f64::INFINITY }
     }
 
-    /// Sets the nanoseconds that readers have paid.
+    /// Sets the nanoseconds of compaction time for which readers have paid.
     pub(crate) fn with_paid(self, paid: f64) -> RewriteBudget {
         RewriteBudget { paid, ..self }
     }
 
-    /// Returns the nanoseconds that readers have paid and no compaction has spent.
+    /// Returns the nanoseconds of compaction time for which readers have paid and that no compaction has spent.
     pub(crate) fn paid(&self) -> f64 {
         self.paid
     }
 
-    /// Credits what `operations` operations that met the runs `met` lost to runs beyond the first.
+    /// Credits what `operations` operations that met the runs `met` lost to runs beyond the first, at the price of this
+    /// moment.
     pub(crate) fn pay(&mut self, operations: f64, met: Met, model: &CostModel, tree: f64) {
         let extra = met.cost * (1.0 - 1.0 / met.runs.max(1.0));
         let lost = operations.max(0.0) * model.run_per_operation() * extra.max(0.0);
         if self.paid.is_finite() {
-            self.paid = (self.paid + lost).min(model.taken * model.compaction_ns(tree));
+            self.paid = (self.paid + lost / model.taken).min(model.compaction_ns(tree));
         }
     }
 
     /// Returns the bytes that an elective compaction may read: those left for which readers have paid.
     pub(crate) fn affordable(&self, model: &CostModel) -> f64 {
-        let paid = (self.paid / model.taken - model.setup).max(0.0) * model.speed;
+        let paid = (self.paid - model.setup).max(0.0) * model.speed;
         self.left.min(paid)
     }
 
@@ -69,7 +70,7 @@ impl RewriteBudget {
         if !self.paid.is_finite() {
             return 0.0;
         }
-        let spent = (model.taken * model.compaction_ns(bytes)).min(self.paid);
+        let spent = model.compaction_ns(bytes).min(self.paid);
         self.paid -= spent;
         spent
     }
@@ -176,11 +177,26 @@ mod tests {
         budget.pay(5000.0, met(3.0), &model, tree);
         assert!((budget.affordable(&model) - 9e6).abs() < 1.0, "{}", budget.affordable(&model));
         let spent = budget.spend(4e6, &model);
-        assert!((spent - 5e5).abs() < 1e-3 && (budget.affordable(&model) - 4e6).abs() < 1.0, "{spent}");
+        assert!((spent - 5e6).abs() < 1e-2 && (budget.affordable(&model) - 4e6).abs() < 1.0, "{spent}");
         budget.pay(1e12, met(3.0), &model, tree);
         assert!((budget.affordable(&model) - tree).abs() < 1.0, "at most the whole tree");
         assert_eq!(RewriteBudget::new(500.0, 20.0).affordable(&model), 500.0, "nobody need pay");
-        assert_eq!(budget.spend(1e12, &model), 0.1 * model.compaction_ns(tree), "not below 0");
+        assert_eq!(budget.spend(1e12, &model), model.compaction_ns(tree), "not below 0");
+    }
+
+    #[test]
+    fn what_is_paid_for_stays_paid_for_when_the_price_changes() {
+        let (idle, full) = (model(), CostModel { taken: 1.0, ..model() });
+        let (tree, met) = (1e8, Met { runs: 3.0, cost: 3.0 });
+        let mut budget = RewriteBudget::new(1e12, 20.0).with_paid(0.0);
+        // 200 ns for each operation: half of the time of the whole tree at the full price.
+        budget.pay(250_000.0, met, &full, tree);
+        let half = budget.affordable(&full);
+        assert!((half - 49e6).abs() < 1.0, "{half}");
+        budget.pay(0.0, met, &idle, tree);
+        assert_eq!((budget.affordable(&idle), budget.affordable(&full)), (half, half));
+        budget.pay(25_000.0, met, &idle, tree);
+        assert!((budget.affordable(&full) - 99e6).abs() < 1.0, "with an idle core a tenth pays for as much");
     }
 
     #[test]
