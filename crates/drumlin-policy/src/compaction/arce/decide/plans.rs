@@ -104,7 +104,7 @@ impl Arce {
             let plan = if self.back_offs.holds(ends, self.now) {
                 None
             } else {
-                let number = (!choice.need.is_must()).then(|| self.returns.next());
+                let number = is_for_readers(&choice, &score).then(|| self.returns.next());
                 let reason =
                     explain::plan(&choice, scene, &score, intervals, &self.candidates, budget, number);
                 let last = (tree.levels.len() as u8).saturating_sub(1);
@@ -131,7 +131,7 @@ impl Arce {
             });
             let charged = budget.merged(candidate.bytes, scene.line.bytes);
             let paid = budget.spend(candidate.bytes, &scene.model);
-            if !choice.need.is_must() {
+            if is_for_readers(&choice, &score) {
                 let seqs = seqs_of(&scene.line.links[candidate.from..candidate.to]);
                 self.returns.begin(&score, &scene.model, seqs);
             }
@@ -220,6 +220,11 @@ impl Arce {
         // Further inputs would have to be rewritten; then it is not a trivial move.
         (closed.take == plan.take).then_some(closed)
     }
+}
+
+/// Returns whether a compaction is made for what it saves readers, not for disk space or because there are many runs.
+fn is_for_readers(choice: &Choice<'_>, score: &Score) -> bool {
+    !choice.need.is_must() && score.value() > 0.0
 }
 
 /// Returns the smallest and the largest sequence number of `links`.

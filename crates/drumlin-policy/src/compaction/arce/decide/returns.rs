@@ -1,4 +1,4 @@
-//! What elective compactions bring to readers: what each was expected to save, and what it has saved.
+//! What compactions for readers bring: what each was expected to save, and what it has saved.
 //!
 //! From its end on, a compaction saves every operation the read cost of the runs that it removed, at the prices of that
 //! time. It goes on until its output is compacted further: that would have removed the runs anyway. A compaction *paid*
@@ -71,7 +71,8 @@ impl Returns {
     pub(crate) fn begin(&mut self, score: &Score, model: &CostModel, seqs: (Seq, Seq)) {
         self.last = self.next();
         if self.open.len() == MOST {
-            let oldest = self.open.remove(0);
+            let done = self.open.iter().position(|one| one.is_done);
+            let oldest = self.open.remove(done.unwrap_or(0));
             self.end(&oldest);
         }
         let bytes = score.candidate.bytes;
@@ -278,6 +279,22 @@ mod tests {
         returns.begin(&score(1e6), &model, (1, 11));
         returns.reopened();
         assert!(returns.open.iter().all(|one| one.is_done), "compactions end with the process");
+    }
+
+    #[test]
+    fn those_that_run_are_followed_before_those_that_have_ended() {
+        let (mut returns, model) = (Returns::default(), model());
+        (1..=4).for_each(|number| returns.begin(&score(1e6), &model, (1, number)));
+        returns.result("elective #3: ", PlanResult::Done, 1_000_000);
+        returns.begin(&score(1e6), &model, (1, 5));
+        let open = |returns: &Returns| returns.open.iter().map(|one| one.number).collect::<Vec<_>>();
+        assert_eq!((open(&returns), returns.ended.count), (Vec::from([1, 2, 4, 5]), 1.0));
+        returns.begin(&score(1e6), &model, (1, 6));
+        assert_eq!(
+            (open(&returns), returns.ended.count),
+            (Vec::from([2, 4, 5, 6]), 1.0),
+            "no end is made up"
+        );
     }
 
     #[test]
