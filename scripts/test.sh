@@ -36,6 +36,8 @@ gate=
 cat "$log"
 bash ci/lane.sh merge || failed="$failed lane"
 if [ -n "$failed" ]; then
+    # Again at the end, where a shortened log still shows it.
+    case $failed in *gate*) cat "$log" ;; esac
     echo "failed:$failed" >&2
     exit 1
 fi
