@@ -10,6 +10,7 @@
 //! - [`rounds`]: fresh child processes, engines in turn, noise detection and repeats; [`compare`]: ratios and
 //!   verdicts; [`goals`]: performance goals against RocksDB;
 //! - [`gate`]: exactly repeatable counts, compared with a checked-in file;
+//! - [`allotment`]: unneeded blocks of the filter modes, counted, against the best division of the same bits;
 //! - [`deleted`]: read cost against the number of deleted or merged entries;
 //! - [`results`]: results in `docs/results`, and the pages and plots generated from them;
 //! - [`paced`]: the dynamic workloads on the engine, with the clock of a disk model;
@@ -20,6 +21,7 @@
 //! seconds.
 
 pub mod allocations;
+pub mod allotment;
 pub mod command;
 pub mod compare;
 pub mod comparison;

@@ -141,6 +141,8 @@ pub use base::metrics::Metrics;
 pub use base::slice::Slice;
 pub use drumlin_types::Seq;
 pub use ops::iter::Iter;
+#[cfg(feature = "testing")]
+pub use ops::probed::ProbedTable;
 pub use ops::range_cursor::RangeCursor;
 pub use ops::shape::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape};
 pub use ops::verify::{Finding, VerifyReport};

@@ -99,6 +99,7 @@ fn of_keyspace() -> Vec<(&'static str, Does)> {
         ("merge", fails(|h| h.keys.merge("a", "1"))),
         ("get", fails(|h| h.keys.get("a"))),
         ("contains_key", fails(|h| h.keys.contains_key("a"))),
+        ("probed_tables", fails(|h| h.keys.probed_tables("a"))),
         ("multi_get", fails(|h| h.keys.multi_get(["a", "b"]))),
         ("range", fails(|h| first(h.keys.range("a".."z")))),
         ("prefix", fails(|h| first(h.keys.prefix("a")))),

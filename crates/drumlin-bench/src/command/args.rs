@@ -210,6 +210,11 @@ pub enum Family {
     /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
     #[command(after_help = "Example: bench deleted queue-pop --depths 1000,10000")]
     Deleted(DeletedArgs),
+    /// Unneeded blocks of each filter mode, counted on a simulated disk, beside the best division of the same bits
+    #[command(
+        after_help = "Example: bench allotment --modes uniform,mnemosyne+ --bits 4 --empty 1 --dist normal"
+    )]
+    Allotment(AllotmentArgs),
     /// Run several families
     #[command(after_help = "Example: bench suite smoke")]
     Suite(SuiteArgs),
@@ -495,6 +500,35 @@ pub struct OracleArgs {
     /// The adaptive policy
     #[arg(long, value_name = "POLICY", default_value = "arce")]
     pub adaptive: String,
+}
+
+/// Arguments of the `allotment` family. It runs each combination of the lists.
+#[derive(Args, Debug)]
+pub struct AllotmentArgs {
+    /// Values of the option `filter_mode`
+    #[arg(
+        long,
+        value_name = "MODE,..",
+        value_delimiter = ',',
+        default_value = "uniform,monkey,monkey-dynamic,mnemosyne,mnemosyne+"
+    )]
+    pub modes: Vec<String>,
+    /// Fractions of lookups that find nothing
+    #[arg(long, value_name = "SHARE,..", value_delimiter = ',', default_value = "1,0.5,0")]
+    pub empty: Vec<f64>,
+    /// Distributions of the keys: uniform, normal (neighbours are drawn alike), zipf (scattered)
+    #[arg(long, value_name = "DIST,..", value_delimiter = ',', default_value = "uniform,normal,zipf")]
+    pub dist: Vec<String>,
+    /// Number of entries loaded; twelve times as many operations follow
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = numbers::count)]
+    pub entries: u64,
+    /// Numbers of reading threads
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
+    pub readers: Vec<u64>,
+    /// What happens on the way: nothing, shift (the looked-up keys move) or restart (a restart and a switch of the
+    /// compaction policy)
+    #[arg(long, value_name = "EVENT", default_value = "nothing", value_parser = ["nothing", "shift", "restart"])]
+    pub event: String,
 }
 
 /// Arguments of the `gate` family.

@@ -20,8 +20,10 @@ use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Results};
 use crate::rounds::{Task, child};
-use crate::{deleted, gate, goals, paced};
-use args::{BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs};
+use crate::{allotment, deleted, gate, goals, paced};
+use args::{
+    AllotmentArgs, BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs,
+};
 use measured::{data_dir, engines, measured};
 use published::{check_targets, note, print, publish, unfinished, write_json};
 use std::fs;
@@ -80,6 +82,10 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
             }
         }
         Family::Deleted(deleted_args) => or_failed(show_deleted(deleted_args, &args.common, program)),
+        Family::Allotment(allotment_args) => match courses_of(allotment_args, &args.common) {
+            Err(what) => Ended::Usage(what),
+            Ok(setups) => or_failed(show_allotment(&setups, &args.common, program)),
+        },
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
         Family::Goals(goal_args) => goals::run(goal_args, &args.common, program),
@@ -155,6 +161,60 @@ fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crat
     let rows = oracle::rows(&courses);
     print(&oracle::table(&rows, &args.adaptive))?;
     let results = serde_json::json!({ "command": machine::command_line(), "rows": rows, "courses": courses });
+    common.json.iter().try_for_each(|path| write_json(path, &results))
+}
+
+/// Returns the courses that the lists give.
+fn courses_of(args: &AllotmentArgs, common: &Common) -> crate::engine::Result<Vec<allotment::Setup>> {
+    if let Some(share) = args.empty.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+        return Err(format!("--empty {share}: a share from 0 to 1"));
+    }
+    let bits: &[f64] = if common.bits.is_empty() { &[4.0] } else { &common.bits };
+    let mut setups = Vec::new();
+    for dist in &args.dist {
+        for &empty in &args.empty {
+            for &bits in bits {
+                for mode in &args.modes {
+                    for &threads in &args.readers {
+                        let (mode, dist, event) = (mode.clone(), dist.clone(), args.event.clone());
+                        let (entries, seed) = (args.entries, common.seed);
+                        setups.push(allotment::Setup {
+                            mode,
+                            bits,
+                            empty,
+                            dist,
+                            entries,
+                            threads,
+                            event,
+                            seed,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(setups)
+}
+
+/// Runs courses, one on each core, and prints what they counted.
+fn show_allotment(
+    setups: &[allotment::Setup],
+    common: &Common,
+    program: &Program,
+) -> crate::engine::Result<()> {
+    check_targets(common)?;
+    let started_utc = now_utc();
+    let shown = spinner(&format!("bench allotment: {} courses", setups.len()), common.quiet);
+    let courses = allotment::run_all(setups)?;
+    drop(shown);
+    print(&allotment::shown::text(&courses))?;
+    let results = allotment::shown::Results {
+        command: machine::command_line(),
+        started_utc,
+        machine: machine::machine(Path::new(".")),
+        build: build(Vec::new(), program.allocator),
+        courses: allotment::shown::rounded(&courses),
+    };
     common.json.iter().try_for_each(|path| write_json(path, &results))
 }
 

@@ -401,6 +401,16 @@ impl Keyspace {
         self.store.get(&self.state, key.as_ref(), None)
     }
 
+    /// Returns the tables that a lookup of `key` probes, in the order of the lookup, for tests of the lookup
+    /// statistics. It reads blocks like [`Keyspace::get`], but no statistic counts it. Needs the feature `testing`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    #[cfg(feature = "testing")]
+    pub fn probed_tables(&self, key: impl AsRef<[u8]>) -> Result<Vec<crate::ops::probed::ProbedTable>> {
+        self.store.probed_tables(&self.state, key.as_ref())
+    }
+
     /// Returns whether `key` has a value. It costs as much as [`Keyspace::get`].
     ///
     /// ```

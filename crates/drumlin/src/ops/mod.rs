@@ -5,6 +5,7 @@
 //! get      view, memtables, runs from new to old, resolve          multi_get: the same for many keys, read in parallel
 //! scan     view, one cursor per source, merge, visible versions    iter, range_cursor: the public types
 //! open, flush, compact, checkpoint, sync, keyspaces, options, verify, shape, decisions, close
+//! probed   which tables a lookup probes (feature `testing`)
 //! ```
 //!
 //! An operation may use every folder below `ops`. No operation uses `api`.
@@ -22,6 +23,8 @@ mod keyspaces;
 mod multi_get;
 pub(crate) mod open;
 mod options;
+#[cfg(feature = "testing")]
+pub(crate) mod probed;
 pub(crate) mod range_cursor;
 pub(crate) mod scan;
 pub(crate) mod shape;
