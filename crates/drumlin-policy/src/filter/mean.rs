@@ -3,8 +3,9 @@
 //! When most keys are merged into one run, the tree holds little else, and the price of that moment gives the run the
 //! whole budget. Later, new small runs above it are worth many bits per key, and the run keeps what it has: the average
 //! rises far above the budget. A table should be judged by the mean of the logarithm of the price over its life. For
-//! the life to come, the mean over the past stands in: an exponential mean with a time constant of a quarter of the
-//! keys flushed.
+//! the life to come, the mean over the past stands in: an exponential mean that forgets after as many flushed keys as
+//! the store holds. That is about the life of the largest run in a leveled tree. A shorter mean sees only the end of
+//! that life, when runs have piled up and bits are dearest, and gives the largest run too few.
 //!
 //! A compaction that merges the share f of all keys is judged by the price of the moment and, with weight f, by the
 //! mean: small tables are soon merged again, so the moment counts for them. Its pieces (subcompactions) are judged
@@ -19,8 +20,8 @@
 use super::price::Price;
 use crate::real;
 
-/// Time constant of the mean, as the share of all keys that are flushed.
-const HORIZON: f64 = 0.25;
+/// Time constant of the mean: flushed keys, as a share of all keys.
+const HORIZON: f64 = 1.0;
 
 /// Running mean of the logarithm of the price.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -57,14 +58,14 @@ mod tests {
         let mut mean = MeanPrice::default();
         assert_eq!(mean.for_job(&price(3.0), 2.0, 1.0), price(3.0), "nothing is known yet");
         mean.note(&price(1.0), 1.0, 0.01);
-        mean.note(&price(2.0), 1.0, 0.125);
+        mean.note(&price(2.0), 1.0, 0.5);
         let judged = |merged| mean.for_job(&price(0.0), 1.0, merged).log;
         assert!((judged(1.0) - 1.5).abs() < 1e-9 && (judged(0.5) - 0.75).abs() < 1e-9);
         assert_eq!(judged(0.0), 0.0);
         let all = mean.for_job(&price(0.0), 1.0, 1.0);
         assert!((all.cut - all.log - 1.0).abs() < 1e-9, "the cut moves with the price");
         // A whole horizon forgets what was before.
-        mean.note(&price(-1.0), 1.0, 0.3);
+        mean.note(&price(-1.0), 1.0, 1.2);
         assert!((mean.for_job(&price(0.0), 1.0, 1.0).log + 1.0).abs() < 1e-9);
     }
 
