@@ -28,7 +28,7 @@ const OPEN: f64 = u32::MAX as f64 * 4_294_967_296.0;
 
 /// Precomputed numbering of a key range, for the shares of many parts of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct KeyScale {
+pub struct KeyScale {
     digits: Digits,
     start: f64,
     width: f64,
@@ -36,7 +36,7 @@ pub(crate) struct KeyScale {
 
 impl KeyScale {
     /// Returns the scale of `whole`.
-    pub(crate) fn of(whole: &KeyRange) -> KeyScale {
+    pub fn of(whole: &KeyRange) -> KeyScale {
         let digits = Digits::of(whole);
         let start = digits.number(&whole.start) as f64;
         let width = whole.end.as_ref().map_or(OPEN, |end| digits.number(end) as f64) - start;
@@ -51,6 +51,12 @@ impl KeyScale {
     /// Like [`KeyScale::share_of`], for a `part` that lies in `whole`.
     pub(crate) fn share_inside(&self, whole: &KeyRange, part: &KeyRange) -> f64 {
         if part == whole { 1.0 } else { self.share(&part.start, part.end.as_ref()) }
+    }
+
+    /// Returns the share of the range that lies below `key`.
+    pub fn below(&self, key: &[u8]) -> f64 {
+        let below = self.digits.number(key) as f64 - self.start;
+        if self.width <= 0.0 { 1.0 } else { (below / self.width).clamp(0.0, 1.0) }
     }
 
     /// Returns the share of the range that `from..to`, which lies in it, covers.

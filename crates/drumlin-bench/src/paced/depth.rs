@@ -184,6 +184,7 @@ mod tests {
             narrowed: false,
             filter_bits: 0.0,
             filter_false_positive_rate: 1.0,
+            filter_skipped: false,
             lookups_empty: 0.0,
             lookups_found: 0.0,
             lookups_dead: 0.0,

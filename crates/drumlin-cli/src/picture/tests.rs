@@ -52,6 +52,7 @@ fn file(text: &str, table: u64) -> FileShape {
         narrowed: flags.contains('n'),
         filter_bits: 4.0 + table as f64,
         filter_false_positive_rate: 0.14,
+        filter_skipped: false,
         lookups_empty: if flags.contains('b') { 300.0 } else { 0.0 },
         state: if flags.contains('b') { FileRole::Input(3) } else { FileRole::Free },
         ..FileShape::default()

@@ -15,6 +15,7 @@
 //! - [`mean`]: the mean price of the recent past, for tables that live long.
 //! - [`weight`]: what a table weighs: observed lookups and a prior; the allocation modes.
 //! - [`allot`]: the bits of one new table, under a ceiling that keeps the budget.
+//! - [`skip`]: when lookups pass by a filter;
 //! - [`method`]: whether a filter is built as a Ribbon filter.
 //! - [`density`]: how lookups are spread over the keys.
 //! - [`inherit`]: which lookups a merged table takes over from the tables that it replaces.
@@ -28,6 +29,7 @@ pub mod mean;
 pub mod method;
 pub mod price;
 pub mod rate;
+pub mod skip;
 pub mod weight;
 
 /// Fewest and most bits per key of a filter. Below the least there is no filter; above the most, more bits save

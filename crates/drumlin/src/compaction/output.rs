@@ -11,7 +11,7 @@ use crate::disk::Files;
 use crate::filter::{JobFilters, Lineage, MergedPart};
 use crate::table::{TableCache, TableWriter};
 use crate::version::{Counts, FileMeta, TableHandle};
-use drumlin_env::sync::Arc;
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::table::{FilterSpec, Owner, TableSummary};
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
 use std::collections::VecDeque;
@@ -257,6 +257,7 @@ impl Outputs {
             accounted: true,
             value_refs: Arc::from([]),
             access: Arc::default(),
+            skips_filter: atomic::AtomicBool::new(false),
         }
     }
 }

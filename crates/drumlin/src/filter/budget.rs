@@ -49,6 +49,8 @@ const KEPT_PER_KEYSPACE: usize = 2 * LEVELS;
 const LIFE_LOOKUPS: u64 = 50_000;
 /// A Ribbon filter may take one part in this many of the memory budget while it is built, in 8 bytes per key.
 const RIBBON_MEMORY_SHARE: u64 = 16;
+/// Change of the bits per key from which on a job of the same level is explained again.
+const NEWS: f64 = 0.5;
 /// Change of the budget's average, as a share, up to which a frozen price applies.
 const SAME_AVERAGE: f64 = 0.05;
 
@@ -138,6 +140,9 @@ struct BudgetState {
     means: BTreeMap<Group, MeanPrice>,
     /// Mean share of the input keys that outputs have, by keyspace and output level.
     survival: BTreeMap<(KeyspaceId, u8), f64>,
+    /// Bits per key of the last job that was explained, and whether it built Ribbon filters, by keyspace and output
+    /// level.
+    explained: BTreeMap<(KeyspaceId, u8), (f64, bool)>,
 }
 
 impl BudgetState {
@@ -149,6 +154,7 @@ impl BudgetState {
         }
         let live: BTreeSet<KeyspaceId> = keyspaces.iter().map(|keyspace| keyspace.id).collect();
         self.survival.retain(|(id, _), _| live.contains(id));
+        self.explained.retain(|(id, _), _| live.contains(id));
         let is_live = |group: &Group| match group {
             Group::Joint => true,
             Group::Own(id) => live.contains(id),
@@ -277,6 +283,19 @@ impl FilterBudget {
             job.built.keys += keys;
             job.built.bits += keys * bits;
         }
+    }
+
+    /// Returns whether outputs of `level` with `bits` bits per key are worth a place in the decision log, which is
+    /// short: whether those explained last had noticeably other bits, or another kind of filter. Notes that they are
+    /// explained.
+    pub(super) fn is_news(&self, keyspace: KeyspaceId, level: u8, bits: f64, is_ribbon: bool) -> bool {
+        let explained = &mut self.state.lock().explained;
+        let is_news = |last: &(f64, bool)| (last.0 - bits).abs() >= NEWS || last.1 != is_ribbon;
+        let is_news = explained.get(&(keyspace, level)).is_none_or(is_news);
+        if is_news {
+            explained.insert((keyspace, level), (bits, is_ribbon));
+        }
+        is_news
     }
 
     /// Notes that job `number` has read all inputs and built all outputs.

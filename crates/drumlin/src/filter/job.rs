@@ -57,6 +57,8 @@ pub(crate) struct JobFilters {
     budget: Arc<FilterBudget>,
     keyspace: Arc<KeyspaceState>,
     number: u64,
+    /// Level of the outputs.
+    level: u8,
     inputs: MergedInputs,
     /// Number of entries of the inputs.
     entries: u64,
@@ -85,6 +87,7 @@ impl JobFilters {
             MergedInputs::Memtables(entries) => *entries,
             MergedInputs::Parts(parts, _) => parts.iter().map(|part| part.entries).sum(),
         };
+        let level = destination.level;
         let (lookups, work) = match &inputs {
             MergedInputs::Memtables(_) => (Vec::new(), flush(keyspace, entries as f64, passed, destination)),
             MergedInputs::Parts(parts, merged) => {
@@ -99,6 +102,7 @@ impl JobFilters {
         };
         JobFilters {
             number: budget.begin(work),
+            level,
             budget: budget.clone(),
             keyspace: keyspace.clone(),
             inputs,
@@ -196,12 +200,17 @@ impl JobFilters {
         self.budget.end(self.number, self.is_done);
     }
 
-    /// Explains the bits of the outputs, unless all tables have the same.
+    /// Explains the bits of the outputs, unless all tables have the same, or the last job of this level that was
+    /// explained gave about as many.
     pub(crate) fn explain(&self) -> Option<(String, String)> {
         let basis =
             self.basis.filter(|basis| basis.mode != FilterMode::Uniform && !self.outputs.is_empty())?;
         let keys: f64 = self.outputs.iter().map(|filter| filter.keys).sum();
         let bits: f64 = self.outputs.iter().map(|filter| filter.keys * filter.bits).sum();
+        let ribbon = self.outputs.iter().filter(|filter| filter.is_ribbon).count();
+        if !self.budget.is_news(self.keyspace.id, self.level, bits / keys.max(1.0), ribbon > 0) {
+            return None;
+        }
         let plural = if self.outputs.len() == 1 { "" } else { "s" };
         let what = format!(
             "filters of {} table{plural}: {:.1} bits per key",
@@ -223,7 +232,6 @@ impl JobFilters {
                 _ = write!(why, "{}{count} by {rule}", if why.is_empty() { "" } else { ", " });
             }
         }
-        let ribbon = self.outputs.iter().filter(|filter| filter.is_ribbon).count();
         if ribbon > 0 {
             _ = write!(why, ", {ribbon} as Ribbon filter");
         }

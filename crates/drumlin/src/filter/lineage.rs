@@ -5,12 +5,12 @@
 //!
 //! Statistics are advice: where an index cannot be read, entries are taken to lie evenly.
 
-use crate::table::TableCache;
+use crate::table::{Table, TableCache};
 use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
 use drumlin_policy::filter::density::Density;
 use drumlin_policy::filter::inherit::{self, Inherited, InputPart};
-use drumlin_policy::share::share;
+use drumlin_policy::share::KeyScale;
 use drumlin_types::contract::LookupStats;
 use drumlin_types::{Key, KeyRange};
 
@@ -29,24 +29,31 @@ pub(crate) struct MergedPart {
     pub(crate) entries: u64,
 }
 
-impl MergedPart {
-    /// Returns the number of entries of the table below `key`, by its index; `None` stands for all.
-    fn searched_rank(&self, tables: &TableCache, key: Option<&[u8]>) -> f64 {
-        let Some(key) = key else { return self.file.table_entries as f64 + 1.0 };
-        let rank = self.file.table.open(tables).and_then(|table| table.rank_by_index(key));
-        // The index counts whole blocks. Inside a block, entries lie evenly.
-        let inside = self.even_rank(Some(key)) / (self.entries as f64).max(1.0);
-        rank.map_or_else(|_| self.even_rank(Some(key)), |rank| rank as f64 + inside)
+/// A part with what is needed to count its entries below many keys.
+struct RankedPart<'a> {
+    part: &'a MergedPart,
+    scale: KeyScale,
+    /// The table, if its index is searched.
+    table: Option<Arc<Table>>,
+}
+
+impl<'a> RankedPart<'a> {
+    /// Opens the table of `part` if `tables` are given.
+    fn of(part: &'a MergedPart, tables: Option<&TableCache>) -> RankedPart<'a> {
+        let table = tables.and_then(|tables| part.file.table.open(tables).ok());
+        RankedPart { part, scale: KeyScale::of(&part.range), table }
     }
 
-    /// Returns the number of entries of the part below `key`, as if they lay evenly; `None` stands for all.
-    fn even_rank(&self, key: Option<&[u8]>) -> f64 {
-        let below = match key {
-            Some(key) if *key <= *self.range.start => 0.0,
-            Some(key) => share(&self.range, &KeyRange::new(self.range.start.clone(), Some(key.into()))),
-            None => 1.0,
+    /// Returns the number of entries below `key`, or of all for `None`: of the table by its index, or of the part.
+    fn rank(&self, key: Option<&[u8]>) -> f64 {
+        let searched = self.table.as_ref();
+        let Some(key) = key else {
+            return searched.map_or(self.part.entries as f64, |_| self.part.file.table_entries as f64 + 1.0);
         };
-        self.entries as f64 * below
+        let below = if *key <= *self.part.range.start { 0.0 } else { self.scale.below(key) };
+        // The index counts whole blocks. Inside a block, entries lie evenly.
+        let rank = searched.and_then(|table| table.rank_by_index(key).ok());
+        rank.map_or_else(|| self.part.entries as f64 * below, |rank| rank as f64 + below)
     }
 }
 
@@ -70,7 +77,7 @@ impl Lineage {
         }
         let bounds: Vec<KeyRange> = outputs.iter().map(|file| file.bounds.clone()).collect();
         let parts: Vec<&MergedPart> = parts.iter().collect();
-        Lineage(taken(&parts, rank_of(parts.len(), tables), &bounds, density))
+        Lineage(taken(&parts, searched(parts.len(), tables), &bounds, density))
     }
 
     /// Estimates the lookups that an output on the keys of `range` will let pass in vain. `lookups` has those of each
@@ -98,7 +105,7 @@ impl Lineage {
             .map(|(part, own)| (part, *own))
             .collect();
         let (near, lookups): (Vec<&MergedPart>, Vec<LookupStats>) = near.into_iter().unzip();
-        let taken = taken(&near, rank_of(near.len(), tables), &outputs, density);
+        let taken = taken(&near, searched(near.len(), tables), &outputs, density);
         inherit::total(&taken[1], &lookups, 0.0, 0.0).empty
     }
 
@@ -108,7 +115,7 @@ impl Lineage {
             return 0.0;
         }
         let parts: Vec<&MergedPart> = parts.iter().collect();
-        let taken = taken(&parts, MergedPart::even_rank, &[KeyRange::all()], density);
+        let taken = taken(&parts, None, &[KeyRange::all()], density);
         inherit::total(&taken[0], lookups, 0.0, 0.0).empty
     }
 
@@ -127,21 +134,20 @@ impl Lineage {
     }
 }
 
-/// Returns how entries below a key are counted in each of `parts` parts: by the indexes, if the parts are few.
-fn rank_of(parts: usize, tables: &TableCache) -> impl Fn(&MergedPart, Option<&[u8]>) -> f64 {
-    let is_searched = parts <= MOST_SEARCHED;
-    move |part, key| if is_searched { part.searched_rank(tables, key) } else { part.even_rank(key) }
+/// Returns the tables whose indexes are searched for `parts` parts: all, if the parts are few.
+fn searched(parts: usize, tables: &TableCache) -> Option<&TableCache> {
+    (parts <= MOST_SEARCHED).then_some(tables)
 }
 
-/// Returns what each output takes over from each part.
+/// Returns what each output takes over from each part. Searches the indexes of `tables`, if there are any.
 fn taken(
     parts: &[&MergedPart],
-    rank: impl Fn(&MergedPart, Option<&[u8]>) -> f64,
+    tables: Option<&TableCache>,
     outputs: &[KeyRange],
     density: &Density,
 ) -> Vec<Vec<Inherited>> {
-    let rank = &rank;
-    let ranks: Vec<_> = parts.iter().map(|&part| move |key: Option<&[u8]>| rank(part, key)).collect();
+    let ranked: Vec<RankedPart<'_>> = parts.iter().map(|part| RankedPart::of(part, tables)).collect();
+    let ranks: Vec<_> = ranked.iter().map(|part| move |key: Option<&[u8]>| part.rank(key)).collect();
     let parts = parts.iter().zip(&ranks).map(|(part, rank)| InputPart {
         range: part.range.clone(),
         level: part.level,

@@ -2,18 +2,22 @@
 //!
 //! Reads count one lookup in sixteen at the file references that it reaches (`version::file`). A maintenance step
 //! decays all counts to half within [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen epochs, so that they
-//! describe the recent past. The counts are advisory. A manifest snapshot holds them, and they are written at close and
-//! once in each half-life. A crash loses the counts since then.
+//! describe the recent past. The end of an epoch also decides for which files lookups pass by the filter
+//! (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they are written at
+//! close and once in each half-life. A crash loses the counts since then.
 
 use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;
+use crate::options::Adaptation;
 use crate::store::Store;
 use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
 use drumlin_policy::filter::density::Buckets;
+use drumlin_policy::filter::skip::skipped_until;
 use drumlin_types::Key;
+use drumlin_types::contract::LookupStats;
 
 /// Lookups per live file after which counts have decayed to half.
 const HALF_LIFE_PER_FILE: u64 = 256;
@@ -46,6 +50,12 @@ impl Store {
         }
         self.lookup_epochs.began.store(gets, Relaxed);
         files().for_each(|(_, _, file)| file.access.decay(EPOCH_FACTOR));
+        let block_ns = self.costs.view().block_ns;
+        for (keyspace, view) in keyspaces.iter().zip(&views) {
+            if keyspace.options.load().adaptation != Adaptation::Frozen {
+                view.tree.files().for_each(|(_, _, file)| judge_filter(file, block_ns));
+            }
+        }
         keyspaces.iter().for_each(|keyspace| keyspace.density.decay(EPOCH_FACTOR));
         if self.lookup_epochs.count.fetch_add(1, Relaxed) % EPOCHS == EPOCHS - 1 && !self.health.is_poisoned()
         {
@@ -106,6 +116,17 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Decides by its recent lookups whether lookups pass by the filter of `file`. `block_ns` is the time of an unneeded
+/// block.
+fn judge_filter(file: &FileMeta, block_ns: f64) {
+    let LookupStats { empty, found, .. } = file.lookups();
+    let until = match file.filter_bits > 0.0 {
+        true => skipped_until(empty, found, f64::from(file.fp_rate), block_ns),
+        false => None,
+    };
+    file.skip_filter(until);
 }
 
 /// Returns the files of the run with the most keys.

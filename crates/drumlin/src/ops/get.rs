@@ -172,7 +172,7 @@ impl Source for FileSource<'_> {
         }
         let began = timed.map(|store| store.files.env.clock().monotonic_nanos());
         let mut hit = Hit::Nothing;
-        let outcome = table.lookup(key, hash, snapshot, |found| {
+        let outcome = table.lookup(key, hash, snapshot, self.file.skips_filter(), |found| {
             if hit == Hit::Nothing {
                 hit = if found.kind == Kind::Delete { Hit::Tombstone } else { Hit::Version };
             }
@@ -187,7 +187,7 @@ impl Source for FileSource<'_> {
             }
         }
         if counts_files {
-            self.file.access.count(hit);
+            self.file.count(hit);
         }
         if let (Some(store), Some(began)) = (timed, began) {
             let nanos = store.files.env.clock().monotonic_nanos().saturating_sub(began);

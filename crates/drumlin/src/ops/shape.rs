@@ -94,6 +94,8 @@ pub struct FileShape {
     pub filter_bits: f64,
     /// Share of lookups of absent keys that the filter lets pass, as built; 1 without a filter.
     pub filter_false_positive_rate: f64,
+    /// Whether lookups pass by the filter, since nearly all of them find their key in the table.
+    pub filter_skipped: bool,
     /// Decayed number of point lookups that reached the file and found no version of their key.
     pub lookups_empty: f64,
     /// Decayed number of point lookups that found a version of their key in the file.
@@ -176,6 +178,10 @@ impl Store {
                 let mut references = view.tree.refs(shown.table);
                 references.any(|(_, _, f)| f.bounds.contains(&shown.bounds.start) && f.is_narrowed())
             };
+            let skips = |shown: &FileView| {
+                let mut references = view.tree.refs(shown.table);
+                references.any(|(_, _, f)| f.bounds.contains(&shown.bounds.start) && f.skips_filter())
+            };
             let settings = Settings { slots: self.slots.count() as u32, ..Settings::default() };
             let design = |level: usize| keyspace.design.get(level).copied().unwrap_or(LevelDesign::FREE);
             let count = |runs: f64| runs.is_finite().then_some(runs as u64);
@@ -207,6 +213,7 @@ impl Store {
                                 narrowed: narrowed(f),
                                 filter_bits: f.filter_bits,
                                 filter_false_positive_rate: f.fp_rate,
+                                filter_skipped: skips(f),
                                 lookups_empty: f.lookups.empty,
                                 lookups_found: f.lookups.found,
                                 lookups_dead: f.lookups.dead,

@@ -138,7 +138,7 @@ settings! {
     /// tables that many lookups search in vain, and to small ones. `mnemosyne`, `monkey` and `monkey-dynamic` go by
     /// sizes alone. A new table may raise the average to at most `filter_bits` + 1; if `auto` chose fewer than 5 bits,
     /// to at most 1.2 times that. Applies to files that are written after the change.
-    filter_mode: FilterMode = FilterMode::Uniform => names(FilterMode::NAMES).live().expert();
+    filter_mode: FilterMode = FilterMode::MnemosynePlus => names(FilterMode::NAMES).live().expert();
 
     /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has
     /// the effect of that.

@@ -58,7 +58,6 @@ named! {
     #[derive(Default)]
     pub enum FilterMode {
         /// Every table gets the average.
-        #[default]
         Uniform = "uniform",
         /// By the capacities of the levels that the compaction policy designs, as if each run were probed alike. Level
         /// 0 gets the average. Under a policy without capacities, as `mnemosyne`.
@@ -68,6 +67,7 @@ named! {
         /// By the sizes of tables, as if each run were probed alike.
         Mnemosyne = "mnemosyne",
         /// By the sizes of tables and by what lookups do to each of them.
+        #[default]
         MnemosynePlus = "mnemosyne+",
     }
 }

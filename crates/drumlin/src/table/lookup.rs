@@ -39,7 +39,7 @@ impl Table {
     /// Returns the newest version of `key` that `snapshot` sees. Ignores range tombstones.
     pub(crate) fn get(&self, key: &[u8], hash: u64, snapshot: Seq) -> Result<Option<LookupHit>> {
         let mut found = None;
-        self.lookup(key, hash, snapshot, |version| {
+        self.lookup(key, hash, snapshot, false, |version| {
             found = Some(version);
             false
         })?;
@@ -48,17 +48,19 @@ impl Table {
 
     /// Passes the versions of `key` that `snapshot` sees to `take`, newest first, until it returns `false`.
     ///
-    /// `hash` is the key's hash under the store's seed. Ignores range tombstones.
+    /// `hash` is the key's hash under the store's seed. With `skips_filter` the filter is not asked. Ignores range
+    /// tombstones.
     pub(crate) fn lookup(
         &self,
         key: &[u8],
         hash: u64,
         snapshot: Seq,
+        skips_filter: bool,
         mut take: impl FnMut(LookupHit) -> bool,
     ) -> Result<Lookup> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
         let pin = self.cache.epochs().pin();
-        if !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
+        if !skips_filter && !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
             return Ok(Lookup::Denied);
         }
         let mut fences = FenceCursor::default();

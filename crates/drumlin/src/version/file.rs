@@ -61,6 +61,8 @@ pub(crate) struct AccessCounters {
     dead: atomic::AtomicU64,
     /// Lookups of the keyspace since the open when the table was built; [`AT_THE_OPEN`] if it was there already.
     birth: atomic::AtomicU64,
+    /// While lookups pass by the filter: the number of empty lookups at which they ask it again.
+    skipped_until: atomic::AtomicU64,
 }
 
 /// Result of a lookup in a file.
@@ -73,7 +75,7 @@ pub(crate) enum Hit {
 
 impl AccessCounters {
     /// Counts a sampled lookup.
-    pub(crate) fn count(&self, hit: Hit) {
+    fn count(&self, hit: Hit) {
         let add = |counter: &atomic::AtomicU64| counter.fetch_add(LOOKUP_SAMPLE, atomic::Ordering::Relaxed);
         match hit {
             Hit::Nothing => add(&self.empty),
@@ -142,6 +144,8 @@ pub(crate) struct FileMeta {
     /// Value files that the table points into.
     pub(crate) value_refs: Arc<[ValueRef]>,
     pub(crate) access: Arc<AccessCounters>,
+    /// Whether lookups pass by the filter. Apart from the counters, which most lookups do not touch.
+    pub(crate) skips_filter: atomic::AtomicBool,
 }
 
 impl FileMeta {
@@ -160,12 +164,15 @@ impl FileMeta {
         debug_assert!(self.bounds.covers(&range));
         let access = AccessCounters::default();
         access.born(self.access.birth.load(atomic::Ordering::Relaxed));
+        let until = self.access.skipped_until.load(atomic::Ordering::Relaxed);
+        access.skipped_until.store(until, atomic::Ordering::Relaxed);
         FileMeta {
             table: self.table.clone(),
             bounds: range,
             counts: self.counts.part(entries),
             value_refs: self.value_refs.clone(),
             access: Arc::new(access),
+            skips_filter: atomic::AtomicBool::new(self.skips_filter()),
             ..*self
         }
     }
@@ -230,7 +237,33 @@ impl FileMeta {
                 found,
                 dead,
                 birth: atomic::AtomicU64::new(AT_THE_OPEN),
+                skipped_until: atomic::AtomicU64::new(0),
             }),
+            skips_filter: atomic::AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether lookups pass by the filter, since nearly all of them find their key.
+    #[inline]
+    pub(crate) fn skips_filter(&self) -> bool {
+        self.skips_filter.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Lets lookups pass by the filter until this number of empty lookups; `None` has them ask it.
+    pub(crate) fn skip_filter(&self, until: Option<f64>) {
+        // The cast saturates.
+        self.access.skipped_until.store(until.unwrap_or(0.0) as u64, atomic::Ordering::Relaxed);
+        self.skips_filter.store(until.is_some(), atomic::Ordering::Relaxed);
+    }
+
+    /// Counts a sampled lookup. The filter is asked again once enough lookups passed it in vain.
+    pub(crate) fn count(&self, hit: Hit) {
+        self.access.count(hit);
+        if hit == Hit::Nothing && self.skips_filter() {
+            let read = |counter: &atomic::AtomicU64| counter.load(atomic::Ordering::Relaxed);
+            if read(&self.access.empty) >= read(&self.access.skipped_until) {
+                self.skips_filter.store(false, atomic::Ordering::Relaxed);
+            }
         }
     }
 

@@ -272,3 +272,62 @@ fn lives_count_from_the_birth_in_every_mode() {
     drop(job);
     assert_eq!(keys.state.lives.saved(), lives);
 }
+
+/// Lookups that all find their key pass by the filter. Once absent keys are looked up, the filter is asked again after
+/// a bounded number of blocks that were read in vain. No answer changes.
+#[test]
+fn a_filter_that_saves_nothing_is_not_asked_until_it_would_save_something() {
+    const KEYS: u32 = 20_000;
+    let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    let db = Db::builder("/s").env(MemEnv::new(31).env()).open().expect("open");
+    let options = [("compaction", "leveling:4"), ("filter_mode", "uniform"), ("file_bytes", "128KiB")];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
+    // The simulated clock stands still, but blocks take 1 us.
+    let keep_time = |number: u32| {
+        if number % 64 == 0 {
+            (0..100).for_each(|_| keys.store.costs.probes.reached(1000));
+        }
+    };
+    (0..KEYS).for_each(|number| _ = keys.put(key(number), [1; 60]).expect("put"));
+    keys.compact::<&[u8]>(..).expect("compact");
+    let skipped = |db: &Db| {
+        let shapes = db.tree();
+        let shape = shapes.iter().find(|shape| shape.name == "k").expect("the keyspace");
+        let files = shape.levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
+        let (skipped, all) = files.fold((0, 0), |(s, n), file| (s + u32::from(file.filter_skipped), n + 1));
+        f64::from(skipped) / f64::from(all)
+    };
+    let present = || {
+        for number in (0..10 * KEYS).map(|number| number % KEYS) {
+            keep_time(number);
+            assert!(keys.get(key(number)).expect("get").is_some());
+        }
+    };
+    let vain = || db.metrics().lookup_tables_absent;
+    // Few lookups say nothing.
+    (0..1000).for_each(|number| assert!(keys.get(key(number)).expect("get").is_some()));
+    assert_eq!(skipped(&db), 0.0);
+    present();
+    assert!(skipped(&db) > 0.9, "{} of the filters are skipped", skipped(&db));
+    assert_eq!(vain(), 0);
+    let look_up_absent = || {
+        for number in 0..KEYS {
+            keep_time(number);
+            let [a, b, c, d] = key(number);
+            assert_eq!(keys.get([a, b, c, d, 1]).expect("get"), None);
+        }
+    };
+    look_up_absent();
+    let (first, before) = (vain(), skipped(&db));
+    assert_eq!(before, 0.0, "the filters are asked again");
+    assert!(first < u64::from(KEYS) / 2, "{first} blocks read in vain");
+    look_up_absent();
+    assert!(vain() - first < u64::from(KEYS) / 50, "{} blocks read in vain", vain() - first);
+    // A frozen keyspace keeps what it has.
+    keys.set_option("adaptation", "frozen").expect("a live option");
+    present();
+    assert_eq!(skipped(&db), 0.0);
+    keys.set_option("adaptation", "on").expect("a live option");
+    present();
+    assert!(skipped(&db) > 0.9);
+}

@@ -49,7 +49,7 @@ fn lookups_agree_with_the_map() {
                     .collect();
                 assert_eq!(table.get(&key, hash(&key), snapshot).expect("sound").as_ref(), expected.first());
                 let mut all = Vec::new();
-                let outcome = table.lookup(&key, hash(&key), snapshot, |found| {
+                let outcome = table.lookup(&key, hash(&key), snapshot, false, |found| {
                     all.push(found);
                     true
                 });
@@ -80,7 +80,7 @@ fn a_ribbon_filter_rejects_as_built() {
         let (mut passed, mut found) = (0, 0);
         for i in 0..10_000u32 {
             let key = i.to_be_bytes();
-            match table.lookup(&key, hash(&key), Seq::MAX, |_| true).expect("sound") {
+            match table.lookup(&key, hash(&key), Seq::MAX, false, |_| true).expect("sound") {
                 Lookup::Found => found += 1,
                 Lookup::Denied => {}
                 _ => passed += 1,
@@ -114,7 +114,8 @@ fn a_filter_saves_reads() {
     let mut passed = 0;
     for i in 0..10_000u32 {
         let key = [&(i / 5).to_be_bytes()[..], &[i as u8]].concat();
-        passed += u32::from(table.lookup(&key, hash(&key), 9, |_| false).expect("sound") != Lookup::Denied);
+        passed +=
+            u32::from(table.lookup(&key, hash(&key), 9, false, |_| false).expect("sound") != Lookup::Denied);
     }
     assert!((50..200).contains(&passed), "{passed}");
 }
