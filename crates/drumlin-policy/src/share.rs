@@ -53,7 +53,7 @@ impl KeyScale {
         if part == whole { 1.0 } else { self.share(&part.start, part.end.as_ref()) }
     }
 
-    /// Returns the share of the range that lies below `key`.
+    /// Returns the share of the range that lies below `key`, a key inside it.
     pub fn below(&self, key: &[u8]) -> f64 {
         let below = self.digits.number(key) as f64 - self.start;
         if self.width <= 0.0 { 1.0 } else { (below / self.width).clamp(0.0, 1.0) }

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Lookups in an epoch, after which the engine multiplies its counts by [`FADES`]: the smallest half-life, 65,536, in
-/// sixteen parts. Trees of up to 256 tables have it.
+/// sixteen parts. Trees of up to [`MOST_TABLES`] tables have it.
 const EPOCH: u64 = 4096;
+const MOST_TABLES: usize = 256;
 /// The sixteenth root of one half.
 const FADES: f64 = 0.957_603_280_698_573_6;
 /// Epochs after which a lookup no longer counts: an eighth of its weight is left.
@@ -146,6 +147,12 @@ impl Truth {
     /// Compares the engine with the truth. Returns the number of tables, their bits per key, and the comparison.
     pub(super) fn compared(&mut self, keys: &Keyspace, db: &Db) -> Result<(u64, f64, Compared)> {
         self.inherit_simply(tables_of(keys, db)?);
+        if self.tables.len() > MOST_TABLES {
+            return Err(format!(
+                "{} tables are too many: above {MOST_TABLES} the engine's counts fade more slowly; take fewer entries",
+                self.tables.len()
+            ));
+        }
         let now = self.lookups.len() as u64 / EPOCH;
         let oldest = (now.saturating_sub(REMEMBERED) * EPOCH) as usize;
         let stride = (self.lookups.len() - oldest).div_ceil(REPEATED).max(1);
@@ -185,7 +192,7 @@ impl Truth {
         };
         let divided = |items: &[Item]| {
             let price = solve(items, bits, BLOOM);
-            let of = |item| price.map_or(1.0, |price| rate(BLOOM, price.bits(item, false)));
+            let of = |item| price.map_or(1.0, |price| rate(BLOOM, price.bits(item, true)));
             unneeded(items.iter().map(of).collect())
         };
         let average = bits / held.max(1.0);

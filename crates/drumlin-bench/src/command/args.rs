@@ -210,7 +210,8 @@ pub enum Family {
     /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
     #[command(after_help = "Example: bench deleted queue-pop --depths 1000,10000")]
     Deleted(DeletedArgs),
-    /// Unneeded blocks of each filter mode, counted on a simulated disk, beside the best division of the same bits
+    /// Unneeded blocks a lookup of each filter mode, counted on a simulated disk, beside the best division of the same
+    /// bits; --bits defaults to 4
     #[command(
         after_help = "Example: bench allotment --modes uniform,mnemosyne+ --bits 4 --empty 1 --dist normal"
     )]
@@ -516,7 +517,7 @@ pub struct AllotmentArgs {
     /// Fractions of lookups that find nothing
     #[arg(long, value_name = "SHARE,..", value_delimiter = ',', default_value = "1,0.5,0")]
     pub empty: Vec<f64>,
-    /// Distributions of the keys: uniform, normal (neighbours are drawn alike), zipf (scattered)
+    /// Distributions of the keys: uniform, normal (hot keys are adjacent), zipf (hot keys are scattered, theta 0.99)
     #[arg(long, value_name = "DIST,..", value_delimiter = ',', default_value = "uniform,normal,zipf")]
     pub dist: Vec<String>,
     /// Number of entries loaded; twelve times as many operations follow

@@ -24,6 +24,7 @@ use crate::{allotment, deleted, gate, goals, paced};
 use args::{
     AllotmentArgs, BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs,
 };
+use drumlin::FilterMode;
 use measured::{data_dir, engines, measured};
 use published::{check_targets, note, print, publish, unfinished, write_json};
 use std::fs;
@@ -168,6 +169,16 @@ fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crat
 fn courses_of(args: &AllotmentArgs, common: &Common) -> crate::engine::Result<Vec<allotment::Setup>> {
     if let Some(share) = args.empty.iter().find(|share| !(0.0..=1.0).contains(*share)) {
         return Err(format!("--empty {share}: a share from 0 to 1"));
+    }
+    let known = |names: &[String], all: &[&str]| match names.iter().find(|name| !all.contains(&name.as_str()))
+    {
+        Some(name) => Err(format!("unknown {name}; available: {}", all.join(", "))),
+        None => Ok(()),
+    };
+    known(&args.modes, FilterMode::NAMES)?;
+    known(&args.dist, &["uniform", "normal", "zipf"])?;
+    if args.readers.contains(&0) {
+        return Err("--readers 0: at least 1".to_owned());
     }
     let bits: &[f64] = if common.bits.is_empty() { &[4.0] } else { &common.bits };
     let mut setups = Vec::new();

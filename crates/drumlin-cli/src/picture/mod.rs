@@ -249,7 +249,7 @@ fn file_line(file: &FileShape) -> String {
         facts.push_str(&format!("  {:.1} bits, {passed:.1} %", file.filter_bits));
     }
     if file.filter_skipped {
-        facts.push_str(" (unused)");
+        facts.push_str(" (skipped)");
     }
     if file.lookups_empty + file.lookups_found > 0.0 {
         facts.push_str(&format!("  {:.0} found, {:.0} vain", file.lookups_found, file.lookups_empty));

@@ -3,8 +3,8 @@
 //! When most keys are merged into one run, the tree holds little else, and the price of that moment gives the run the
 //! whole budget. Later, new small runs above it are worth many bits per key, and the run keeps what it has: the average
 //! rises far above the budget. A table should be judged by the mean of the logarithm of the price over its life. For
-//! the life to come, the mean over the past stands in: an exponential mean that forgets after as many flushed keys as
-//! the store holds. That is about the life of the largest run in a leveled tree. A shorter mean sees only the end of
+//! the life to come, the mean over the past stands in: an exponential mean whose time constant is as many flushed keys
+//! as the store holds. That is about the life of the largest run in a leveled tree. A shorter mean sees only the end of
 //! that life, when runs have piled up and bits are dearest, and gives the largest run too few.
 //!
 //! A compaction that merges the share f of all keys is judged by the price of the moment and, with weight f, by the

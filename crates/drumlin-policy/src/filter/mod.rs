@@ -15,7 +15,7 @@
 //! - [`mean`]: the mean price of the recent past, for tables that live long.
 //! - [`weight`]: what a table weighs: observed lookups and a prior; the allocation modes.
 //! - [`allot`]: the bits of one new table, under a ceiling that keeps the budget.
-//! - [`skip`]: when lookups pass by a filter;
+//! - [`skip`]: when lookups skip a filter.
 //! - [`method`]: whether a filter is built as a Ribbon filter.
 //! - [`density`]: how lookups are spread over the keys.
 //! - [`inherit`]: which lookups a merged table takes over from the tables that it replaces.

@@ -109,7 +109,8 @@ metrics! {
     gets,
     /// Tables that lookups skipped because the filter excluded the key.
     filter_negatives,
-    /// Tables that lookups searched without finding a version of the key. With filters these are false positives.
+    /// Tables that lookups searched without finding a version of the key: false positives of filters, and tables
+    /// without a filter or with one that lookups skip.
     lookup_tables_absent,
     /// Tables that lookups searched and that had a version of the key.
     lookup_tables_found,

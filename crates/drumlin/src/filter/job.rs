@@ -244,7 +244,11 @@ impl JobFilters {
         );
         _ = write!(why, ", budget {:.2}, {keys:.0} keys", basis.budget.average);
         if let Some(price) = basis.price {
-            _ = write!(why, ", one more bit avoids {:.3e} block reads", price.blocks_per_bit());
+            _ = write!(
+                why,
+                ", one more bit of filters avoids {:.3e} block reads in recent lookups",
+                price.blocks_per_bit()
+            );
         }
         if let Some(Outlook { keys, life, vain, block_ns, .. }) = basis.outlook {
             _ = write!(

@@ -2,7 +2,7 @@
 //!
 //! Reads count one lookup in sixteen at the file references that it reaches (`version::file`). A maintenance step
 //! decays all counts to half within [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen epochs, so that they
-//! describe the recent past. The end of an epoch also decides for which files lookups pass by the filter
+//! describe the recent past. The end of an epoch also decides for which files lookups skip the filter
 //! (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they are written at
 //! close and once in each half-life. A crash loses the counts since then.
 
@@ -50,11 +50,14 @@ impl Store {
         }
         self.lookup_epochs.began.store(gets, Relaxed);
         files().for_each(|(_, _, file)| file.access.decay(EPOCH_FACTOR));
-        let block_ns = self.costs.view().block_ns;
+        let block_ns = self.costs.vain_block_ns();
         for (keyspace, view) in keyspaces.iter().zip(&views) {
-            if keyspace.options.load().adaptation != Adaptation::Frozen {
-                view.tree.files().for_each(|(_, _, file)| judge_filter(file, block_ns));
-            }
+            let is_frozen = keyspace.options.load().adaptation == Adaptation::Frozen;
+            // Counts decay in a frozen keyspace too, so a filter that is skipped there is still judged.
+            let judged = view.tree.files().map(|(_, _, file)| file);
+            judged
+                .filter(|file| !is_frozen || file.skips_filter())
+                .for_each(|file| judge_filter(file, block_ns));
         }
         keyspaces.iter().for_each(|keyspace| keyspace.density.decay(EPOCH_FACTOR));
         if self.lookup_epochs.count.fetch_add(1, Relaxed) % EPOCHS == EPOCHS - 1 && !self.health.is_poisoned()
@@ -118,7 +121,7 @@ impl Store {
     }
 }
 
-/// Decides by its recent lookups whether lookups pass by the filter of `file`. `block_ns` is the time of an unneeded
+/// Decides by its recent lookups whether lookups skip the filter of `file`. `block_ns` is the time of an unneeded
 /// block.
 fn judge_filter(file: &FileMeta, block_ns: f64) {
     let LookupStats { empty, found, .. } = file.lookups();

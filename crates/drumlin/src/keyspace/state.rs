@@ -12,7 +12,7 @@ use crate::base::merge_operator::{MergeOperator, Operator};
 use crate::base::name::KeyspaceName;
 use crate::base::resolve::Resolver;
 use crate::memtable::Memtable;
-use crate::options::{FilterMode, KeyspaceOptions, Options};
+use crate::options::{KeyspaceOptions, Options};
 use crate::read::DeadSpans;
 use crate::stats::{LookupDensity, Meter, TableLives};
 use crate::version::Tree;
@@ -125,7 +125,7 @@ impl KeyspaceState {
         let active = Arc::new(Memtable::new(log, memtable_seed));
         let memtable_limit = store.memtable_bytes(&options) as usize;
         let flush_bytes = store.flush_bytes(&options) as usize;
-        let filters_differ = options.filter_mode != FilterMode::Uniform;
+        let filters_differ = options.has_different_filters();
         let view = Arc::new(View::new(0, active, Vec::new(), Arc::new(tree)));
         KeyspaceState {
             id,
@@ -199,7 +199,7 @@ impl KeyspaceState {
         let (memtable, flush) = (store.memtable_bytes(&options), store.flush_bytes(&options));
         self.memtable_limit.store(memtable as usize, atomic::Ordering::Relaxed);
         self.flush_bytes.store(flush as usize, atomic::Ordering::Relaxed);
-        let filters_differ = options.filter_mode != FilterMode::Uniform;
+        let filters_differ = options.has_different_filters();
         self.filters_differ.store(filters_differ, atomic::Ordering::Relaxed);
         self.options.store(Arc::new(options));
     }

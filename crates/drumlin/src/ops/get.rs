@@ -193,7 +193,8 @@ impl Source for FileSource<'_> {
             let nanos = store.files.env.clock().monotonic_nanos().saturating_sub(began);
             match outcome {
                 Lookup::Denied => store.costs.probes.denied(nanos),
-                Lookup::Absent | Lookup::Found => store.costs.probes.reached(nanos),
+                Lookup::Absent => store.costs.probes.absent(nanos),
+                Lookup::Found => store.costs.probes.reached(nanos),
             }
         }
         Ok(())

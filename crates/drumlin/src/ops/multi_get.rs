@@ -101,7 +101,8 @@ impl Store {
         let mut room = self.files.cache.capacity() / CACHE_SHARE;
         for (file, i) in files.iter().flat_map(|(_, file, keys)| keys.iter().map(move |i| (file, *i))) {
             let Ok(table) = file.table.open(&self.files.tables) else { return };
-            let Ok(block) = table.missing(wanted[i].key, wanted[i].hash) else { continue };
+            let skips = file.skips_filter();
+            let Ok(block) = table.missing(wanted[i].key, wanted[i].hash, skips) else { continue };
             // The keys are in order, so keys that share a block are adjacent.
             if let Some(block) = block.filter(|block| last.replace(block.place()) != Some(block.place())) {
                 let Some(rest) = room.checked_sub(block.bytes()) else { break };

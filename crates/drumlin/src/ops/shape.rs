@@ -94,7 +94,7 @@ pub struct FileShape {
     pub filter_bits: f64,
     /// Share of lookups of absent keys that the filter lets pass, as built; 1 without a filter.
     pub filter_false_positive_rate: f64,
-    /// Whether lookups pass by the filter, since nearly all of them find their key in the table.
+    /// Whether lookups skip the filter, because its probes are estimated to cost twice what it saves or more.
     pub filter_skipped: bool,
     /// Decayed number of point lookups that reached the file and found no version of their key.
     pub lookups_empty: f64,

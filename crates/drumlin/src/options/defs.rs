@@ -105,7 +105,8 @@ settings! {
     /// argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
-    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning.
+    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The
+    /// price of filter bits stays as it is, too, and no more filters are skipped.
     /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
@@ -135,9 +136,11 @@ settings! {
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
 
     /// How the filter bits are divided over tables. `uniform` gives each table the average. `mnemosyne+` gives more to
-    /// tables that many lookups search in vain, and to small ones. `mnemosyne`, `monkey` and `monkey-dynamic` go by
-    /// sizes alone. A new table may raise the average to at most `filter_bits` + 1; if `auto` chose fewer than 5 bits,
-    /// to at most 1.2 times that. Applies to files that are written after the change.
+    /// tables that many lookups search in vain, and to small ones, and builds Ribbon filters where lookups repay them.
+    /// `mnemosyne` goes by sizes alone, `monkey` by the sizes that the compaction policy designs; `monkey-dynamic` is
+    /// `mnemosyne` for now. A new table may raise the average of all tables to at most `filter_bits` + 1 (if `auto`
+    /// chose fewer than 5 bits, to 1.2 times its choice); small filters are rounded up to 64 bytes. Applies to files
+    /// that are written after the change.
     filter_mode: FilterMode = FilterMode::MnemosynePlus => names(FilterMode::NAMES).live().expert();
 
     /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has

@@ -1,6 +1,7 @@
 //! Values that are derived from several options, and options from the pairs that a manifest holds.
 
 use super::defs::{KeyspaceOptions, Options};
+use super::values::FilterMode;
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_format::compression::Compression;
 use drumlin_types::contract::Pin;
@@ -91,6 +92,11 @@ impl Options {
 }
 
 impl KeyspaceOptions {
+    /// Returns whether tables may have different filter bits per key.
+    pub(crate) fn has_different_filters(&self) -> bool {
+        self.filter_mode != FilterMode::Uniform && self.filter_bits != Some(0.0)
+    }
+
     /// Returns the default options, changed by `pairs` of name and value.
     pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<KeyspaceOptions> {
         let mut options = KeyspaceOptions::default();

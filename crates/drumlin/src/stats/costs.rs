@@ -95,6 +95,8 @@ struct Fetched {
 pub(crate) struct ProbeTimes {
     denied: Mean,
     reached: Mean,
+    /// Of the searched blocks, those without the key. They can be colder than the others.
+    absent: Mean,
 }
 
 impl ProbeTimes {
@@ -106,6 +108,12 @@ impl ProbeTimes {
     /// Records that a lookup searched a block, in `nanos` in total.
     pub(crate) fn reached(&self, nanos: u64) {
         self.reached.sample(nanos as f64);
+    }
+
+    /// Records that a lookup searched a block in vain, in `nanos` in total.
+    pub(crate) fn absent(&self, nanos: u64) {
+        self.reached(nanos);
+        self.absent.sample(nanos as f64);
     }
 }
 
@@ -171,6 +179,14 @@ impl Costs {
     /// Returns the recent number of blocks per second that user reads read from the device.
     pub(crate) fn fetched_per_second(&self) -> f64 {
         self.fetched.lock().per_second
+    }
+
+    /// Returns the time of a block that a lookup searches in vain, in ns, rather too high than too low: the largest of
+    /// the mean over all searched blocks, the mean over those searched in vain, and the mean of a read from the file.
+    /// 0 if no lookup was timed.
+    pub(crate) fn vain_block_ns(&self) -> f64 {
+        let searched = self.probes.reached.get().max(self.probes.absent.get());
+        if searched > 0.0 { searched.max(self.fetch.get()) } else { 0.0 }
     }
 
     /// Returns the means in the form that policies receive.

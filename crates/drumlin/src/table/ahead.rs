@@ -37,11 +37,17 @@ impl Missing {
 }
 
 impl Table {
-    /// Returns the block that a lookup of `key` would read from the file, if any. `hash` is the same as for a lookup.
-    pub(crate) fn missing(self: &Arc<Self>, key: &[u8], hash: u64) -> Result<Option<Missing>> {
+    /// Returns the block that a lookup of `key` would read from the file, if any. `hash` and `skips_filter` are the
+    /// same as for a lookup.
+    pub(crate) fn missing(
+        self: &Arc<Self>,
+        key: &[u8],
+        hash: u64,
+        skips_filter: bool,
+    ) -> Result<Option<Missing>> {
         let hash = if self.foreign_seed { key_hash(key, self.properties().seed) } else { hash };
         let pin = self.cache.epochs().pin();
-        if !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
+        if !skips_filter && !self.filter.may_contain(hash, &self.blocks, &self.cache, &pin) {
             return Ok(None);
         }
         let mut fences = FenceCursor::default();

@@ -48,7 +48,7 @@ impl Table {
 
     /// Passes the versions of `key` that `snapshot` sees to `take`, newest first, until it returns `false`.
     ///
-    /// `hash` is the key's hash under the store's seed. With `skips_filter` the filter is not asked. Ignores range
+    /// `hash` is the key's hash under the store's seed. With `skips_filter` the filter is not used. Ignores range
     /// tombstones.
     pub(crate) fn lookup(
         &self,

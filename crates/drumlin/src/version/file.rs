@@ -61,7 +61,7 @@ pub(crate) struct AccessCounters {
     dead: atomic::AtomicU64,
     /// Lookups of the keyspace since the open when the table was built; [`AT_THE_OPEN`] if it was there already.
     birth: atomic::AtomicU64,
-    /// While lookups pass by the filter: the number of empty lookups at which they ask it again.
+    /// While lookups skip the filter: the number of empty lookups at which they use it again.
     skipped_until: atomic::AtomicU64,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct FileMeta {
     /// Value files that the table points into.
     pub(crate) value_refs: Arc<[ValueRef]>,
     pub(crate) access: Arc<AccessCounters>,
-    /// Whether lookups pass by the filter. Apart from the counters, which most lookups do not touch.
+    /// Whether lookups skip the filter. Apart from the counters, which most lookups do not touch.
     pub(crate) skips_filter: atomic::AtomicBool,
 }
 
@@ -164,15 +164,14 @@ impl FileMeta {
         debug_assert!(self.bounds.covers(&range));
         let access = AccessCounters::default();
         access.born(self.access.birth.load(atomic::Ordering::Relaxed));
-        let until = self.access.skipped_until.load(atomic::Ordering::Relaxed);
-        access.skipped_until.store(until, atomic::Ordering::Relaxed);
         FileMeta {
             table: self.table.clone(),
             bounds: range,
             counts: self.counts.part(entries),
             value_refs: self.value_refs.clone(),
             access: Arc::new(access),
-            skips_filter: atomic::AtomicBool::new(self.skips_filter()),
+            // The number at which the whole file's filter is used again says nothing about a part.
+            skips_filter: atomic::AtomicBool::new(false),
             ..*self
         }
     }
@@ -243,20 +242,23 @@ impl FileMeta {
         }
     }
 
-    /// Returns whether lookups pass by the filter, since nearly all of them find their key.
+    /// Returns whether lookups skip the filter, because its probes cost more than it saves.
     #[inline]
     pub(crate) fn skips_filter(&self) -> bool {
         self.skips_filter.load(atomic::Ordering::Relaxed)
     }
 
-    /// Lets lookups pass by the filter until this number of empty lookups; `None` has them ask it.
+    /// Lets lookups skip the filter until there are this many empty lookups; with `None` they use it.
     pub(crate) fn skip_filter(&self, until: Option<f64>) {
         // The cast saturates.
         self.access.skipped_until.store(until.unwrap_or(0.0) as u64, atomic::Ordering::Relaxed);
-        self.skips_filter.store(until.is_some(), atomic::Ordering::Relaxed);
+        // Lookups read the line, so it is only written when it changes.
+        if self.skips_filter() != until.is_some() {
+            self.skips_filter.store(until.is_some(), atomic::Ordering::Relaxed);
+        }
     }
 
-    /// Counts a sampled lookup. The filter is asked again once enough lookups passed it in vain.
+    /// Counts a sampled lookup. A skipped filter is used again once enough lookups did not find their key.
     pub(crate) fn count(&self, hit: Hit) {
         self.access.count(hit);
         if hit == Hit::Nothing && self.skips_filter() {
