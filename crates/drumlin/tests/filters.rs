@@ -227,7 +227,8 @@ fn decisions_say_what_set_the_bits() {
     assert!(!told.is_empty());
     let last = told.last().expect("one");
     assert!(
-        last.reason.contains("mnemosyne+: all tables have") && last.reason.contains("one more bit avoids"),
+        last.reason.contains("mnemosyne+: all tables have")
+            && last.reason.contains("one more bit of filters avoids"),
         "{last:?}"
     );
 }

@@ -230,3 +230,60 @@ fn more_weight_never_gets_fewer_bits_and_units_do_not_matter() {
         }
     }
 }
+
+/// Unneeded blocks a lookup on a leveled tree of 6, 24 and 96 equal files, by equation 1: with uniform bits, with those
+/// of Monkey for each run, and with the optimum over files. `empty` is the share of lookups of absent keys. A present
+/// key lies in a level by the level's share of the keys. With `skewed`, lookups are normal with a standard deviation of
+/// a tenth of the key space.
+fn headroom(bits: f64, empty: f64, skewed: bool) -> [f64; 3] {
+    const LEVELS: [usize; 3] = [6, 24, 96];
+    const STEPS: usize = 96_000;
+    let density =
+        |at: f64| if skewed { real::exp(-0.5 * ((at - 0.5) / 0.1) * ((at - 0.5) / 0.1)) } else { 1.0 };
+    let points: Vec<f64> = (0..STEPS).map(|step| density((step as f64 + 0.5) / STEPS as f64)).collect();
+    let all: f64 = points.iter().sum();
+    let total = LEVELS.iter().sum::<usize>() as f64;
+    let vain =
+        |level: usize| empty + (1.0 - empty) * LEVELS[level + 1..].iter().sum::<usize>() as f64 / total;
+    let runs: Vec<Item> =
+        (0..3).map(|level| Item { keys: LEVELS[level] as f64, weight: vain(level) }).collect();
+    let files: Vec<Item> = (0..3)
+        .flat_map(|level| points.chunks(STEPS / LEVELS[level]).map(move |part| (level, part)))
+        .map(|(level, part)| Item { keys: 1.0, weight: vain(level) * part.iter().sum::<f64>() / all })
+        .collect();
+    // Monkey takes all runs to be probed alike.
+    let alike: Vec<Item> = runs.iter().map(|run| Item { weight: 1.0, ..*run }).collect();
+    let monkey = cost(&runs, &divided(&alike, bits * total).0);
+    let best = divided(&files, bits * total).2;
+    [runs.iter().map(|run| run.weight * rate(BLOOM, bits)).sum(), monkey, best]
+}
+
+#[test]
+fn headroom_of_the_optimum_over_uniform_bits() {
+    let table: [(f64, [[f64; 3]; 3], [f64; 3]); 3] = [
+        (
+            2.0,
+            [[1.148, 0.746, 0.7461], [0.902, 0.444, 0.4312], [0.656, 0.142, 0.0232]],
+            [0.2393, 0.1412, 0.0024],
+        ),
+        (
+            5.0,
+            [[0.272, 0.177, 0.1765], [0.213, 0.105, 0.1015], [0.155, 0.034, 0.0008]],
+            [0.0252, 0.0148, 0.0008],
+        ),
+        (
+            8.0,
+            [[0.064, 0.042, 0.0418], [0.050, 0.025, 0.0240], [0.037, 0.008, 0.0008]],
+            [0.0042, 0.0026, 0.0008],
+        ),
+    ];
+    for (bits, even, skewed) in table {
+        for (at, empty) in [1.0, 0.5, 0.0].into_iter().enumerate() {
+            // The first two have three digits after the point, the others four.
+            let [uniform, monkey, best] = headroom(bits, empty, false);
+            let is_close = |found: f64, expected: f64| (found - expected).abs() < 6e-4;
+            assert!(is_close(uniform, even[at][0]) && is_close(monkey, even[at][1]), "{uniform} {monkey}");
+            assert_close(&[best, headroom(bits, empty, true)[2]], &[even[at][2], skewed[at]]);
+        }
+    }
+}
