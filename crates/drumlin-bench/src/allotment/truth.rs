@@ -1,7 +1,7 @@
 //! How many lookups each table really gets in vain, and what follows from it.
 //!
 //! The truth is found by repeating past lookups on the present tree: those of the last three half-lives, each with the
-//! weight that the engine's decay has left of it. At most [`REPEATED`] of them are repeated, evenly spaced.
+//! weight that the engine's decay has left of it. At most `REPEATED` of them are repeated, evenly spaced.
 
 use crate::engine::Result;
 use drumlin::{Db, Keyspace};
@@ -10,8 +10,8 @@ use drumlin_policy::filter::rate::{BLOOM, rate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Lookups in an epoch, after which the engine multiplies its counts by [`FADES`]: the smallest half-life, 65,536, in
-/// sixteen parts. Trees of up to [`MOST_TABLES`] tables have it.
+/// Lookups in an epoch, after which the engine multiplies its counts by `FADES`: the smallest half-life, 65,536, in
+/// sixteen parts. Trees of up to `MOST_TABLES` tables have it.
 const EPOCH: u64 = 4096;
 const MOST_TABLES: usize = 256;
 /// The sixteenth root of one half.

@@ -284,7 +284,7 @@ fn a_filter_that_saves_nothing_is_skipped_until_it_would_save_something() {
     let keys = db.keyspace_with("k", &options).expect("a keyspace");
     // The simulated clock stands still, but blocks take 1 us.
     let keep_time = |number: u32| {
-        if number % 64 == 0 {
+        if number.is_multiple_of(64) {
             (0..100).for_each(|_| keys.store.costs.probes.reached(1000));
         }
     };
