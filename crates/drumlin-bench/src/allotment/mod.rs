@@ -9,7 +9,7 @@
 //! - the unneeded blocks a lookup of the filters as they were built, and of the best division of the same number of
 //!   bits;
 //! - how far the engine's estimates (Merlin) are from the truth, beside those of a simpler rule: a merged table takes
-//!   over the mean of its inputs' lookups per key.
+//!   over the mean of its inputs' lookups.
 //!
 //! Sizes: a memtable of 64 KiB, tables of 32 KiB, four times as many bytes in each level (Zhu et al., *Mnemosyne*,
 //! SIGMOD 2025, evaluate 126 tables at that ratio).

@@ -175,11 +175,13 @@ fn add_budget(courses: &[&Course], modes: &[String], out: &mut String) {
 }
 
 fn add_estimates(all: &[&Course], out: &mut String) {
-    let counted: Vec<&&Course> = all.iter().filter(|course| course.setup.mode == "mnemosyne+").collect();
+    let is_followed = |course: &&&Course| course.points.iter().all(|it| it.compared.simple_cosine.is_some());
+    let counted: Vec<&&Course> =
+        all.iter().filter(|course| course.setup.mode == "mnemosyne+").filter(is_followed).collect();
     out.push_str(
         "\n## Estimates of lookups in vain\n\n`mnemosyne+`, over the tables of the tree: cosine of the estimates and \
          the truth (1 is perfect), and their distance over the length of the truth (0 is perfect). The simple rule \
-         gives a merged table the mean of its inputs' lookups per key, and a flushed one none. *Loss* is what dividing \
+         gives a merged table the mean of its inputs' lookups, and a flushed one none. *Loss* is what dividing \
          the bits by the estimates costs against the truth. With `restart` the store is reopened after two fifths of \
          the operations and switches to tiering after seven tenths.\n\n\
          | keys | empty | bits | event | readers | tables | cosine | distance | simple cosine | simple distance \
@@ -200,8 +202,8 @@ fn add_estimates(all: &[&Course], out: &mut String) {
             course.mean(|point| point.tables as f64),
             mean(|it| it.cosine),
             mean(|it| it.distance),
-            mean(|it| it.simple_cosine),
-            mean(|it| it.simple_distance),
+            mean(|it| it.simple_cosine.unwrap_or(f64::NAN)),
+            mean(|it| it.simple_distance.unwrap_or(f64::NAN)),
             loss * 100.0,
         );
     }
@@ -335,10 +337,9 @@ pub fn rounded(courses: &[Course]) -> Vec<Course> {
                 &mut c.uniform,
                 &mut c.cosine,
                 &mut c.distance,
-                &mut c.simple_cosine,
-                &mut c.simple_distance,
             ];
-            all.into_iter().for_each(|value| *value = short(*value));
+            let simple = [&mut c.simple_cosine, &mut c.simple_distance].into_iter().flatten();
+            all.into_iter().chain(simple).for_each(|value| *value = short(*value));
         }
     }
     courses

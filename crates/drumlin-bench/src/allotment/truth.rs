@@ -71,10 +71,10 @@ pub struct Compared {
     pub cosine: f64,
     /// Distance of the estimates from the truth, over the length of the truth.
     pub distance: f64,
-    /// Cosine of the simple rule's estimates.
-    pub simple_cosine: f64,
+    /// Cosine of the simple rule's estimates; absent if it was not followed.
+    pub simple_cosine: Option<f64>,
     /// Distance of the simple rule's estimates.
-    pub simple_distance: f64,
+    pub simple_distance: Option<f64>,
 }
 
 /// What was looked up, and the simple rule's estimates.
@@ -128,17 +128,15 @@ impl Truth {
         Ok(())
     }
 
-    /// Replaces the tables. A new one takes over the mean number of lookups per key of those that are gone from its
-    /// bounds.
+    /// Replaces the tables. A new one takes over the mean number of lookups of those that are gone from its bounds.
     fn inherit_simply(&mut self, tables: BTreeMap<Reference, Table>) {
         let gone: Vec<_> = self.tables.iter().filter(|(of, _)| !tables.contains_key(of)).collect();
         for new in tables.iter().filter(|(of, _)| !self.tables.contains_key(of)) {
             let inputs = gone.iter().filter(|old| overlap(**old, new));
-            let per_key: Vec<f64> = inputs
-                .map(|(of, table)| self.simple.get(of).copied().unwrap_or(0.0) / table.keys.max(1.0))
-                .collect();
-            let mean = per_key.iter().sum::<f64>() / per_key.len().max(1) as f64;
-            self.simple.insert(new.0.clone(), mean * new.1.keys);
+            let counts: Vec<f64> =
+                inputs.map(|(of, _)| self.simple.get(of).copied().unwrap_or(0.0)).collect();
+            let mean = counts.iter().sum::<f64>() / counts.len().max(1) as f64;
+            self.simple.insert(new.0.clone(), mean);
         }
         self.simple.retain(|of, _| tables.contains_key(of));
         self.tables = tables;
@@ -203,8 +201,8 @@ impl Truth {
             uniform: unneeded(truth.iter().map(|_| rate(BLOOM, average)).collect()),
             cosine: cosine(&estimates, &truth),
             distance: distance(&estimates, &truth),
-            simple_cosine: cosine(&simple, &truth),
-            simple_distance: distance(&simple, &truth),
+            simple_cosine: Some(cosine(&simple, &truth)),
+            simple_distance: Some(distance(&simple, &truth)),
         };
         Ok((self.tables.len() as u64, average, compared))
     }
