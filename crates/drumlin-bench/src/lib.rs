@@ -10,9 +10,9 @@
 //! - [`rounds`]: fresh child processes, engines in turn, noise detection and repeats; [`compare`]: ratios and
 //!   verdicts; [`goals`]: performance goals against RocksDB;
 //! - [`gate`]: exactly repeatable counts, compared with a checked-in file;
-//! - [`allotment`]: unneeded blocks of the filter modes, counted, against the best division of the same bits;
 //! - [`deleted`]: read cost against the number of deleted or merged entries;
 //! - [`results`]: results in `docs/results`, and the pages and plots generated from them;
+//! - [`allotment`]: unneeded blocks of the filter modes, counted, against the best division of the same bits;
 //! - [`paced`]: the dynamic workloads on the engine, with the clock of a disk model;
 //! - [`command`]: the command line, for `drumlin bench` and for programs with more engines.
 //!

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Results of `bench deleted` with what is needed to repeat it.
+/// What is needed to repeat a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Results {
+pub struct Origin {
     /// Command line.
     pub command: Vec<String>,
     /// Start time.
@@ -22,6 +22,14 @@ pub struct Results {
     pub machine: Machine,
     /// Build of the benchmark.
     pub build: Build,
+}
+
+/// Results of `bench deleted` with what is needed to repeat it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// What was run.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Number of rounds. Each figure is the median over the rounds.
     pub rounds: u64,
     /// Costs of all engines, rows and depths.
@@ -78,7 +86,8 @@ pub fn page(runs: &[Results]) -> String {
 
 /// Adds the table of one run, with what is needed to repeat it.
 fn add_run(run: &Results, out: &mut String) {
-    let Results { command, started_utc, machine, build, rounds, costs } = run;
+    let Results { origin, rounds, costs } = run;
+    let Origin { command, started_utc, machine, build } = origin;
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let dirty = if build.dirty == Some(true) { ", changed" } else { "" };
     let _ = writeln!(
@@ -103,8 +112,8 @@ fn add_run(run: &Results, out: &mut String) {
     }
 }
 
-/// Colours of the engines.
-const COLOURS: [&str; 5] = ["#1f6feb", "#d9480f", "#b08800", "#2b8a3e", "#862e9c"];
+/// Colours of the lines of plots.
+pub(crate) const COLOURS: [&str; 5] = ["#1f6feb", "#d9480f", "#b08800", "#2b8a3e", "#862e9c"];
 /// Size of a plot area, and its offsets in the drawing.
 const WIDE: f64 = 740.0;
 const HIGH: f64 = 170.0;
@@ -241,7 +250,7 @@ mod tests {
         let runs: Vec<Results> = serde_json::from_str(&read("deleted.json")).expect("results");
         for run in &runs {
             assert!(run.rounds >= 3, "{} rounds are too few to publish", run.rounds);
-            assert_ne!(run.build.dirty, Some(true), "results of sources that are in no commit");
+            assert_ne!(run.origin.build.dirty, Some(true), "results of sources that are in no commit");
         }
         for (name, text) in [("deleted.md", page(&runs)), ("deleted.svg", drawing(&runs))] {
             if std::env::var_os("DRUMLIN_BLESS").is_some() {

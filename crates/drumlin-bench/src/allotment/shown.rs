@@ -4,21 +4,16 @@
 //! drumlin-bench` rewrites the page and its plot.
 
 use super::{Course, Point};
-use crate::report::model::{Build, Machine};
+use crate::results::{COLOURS, Origin};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Results of one command with what is needed to repeat it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// Command line.
-    pub command: Vec<String>,
-    /// Start time.
-    pub started_utc: String,
-    /// Machine that ran the courses. It has no influence on their figures.
-    pub machine: Machine,
-    /// Build of the benchmark.
-    pub build: Build,
+    /// What was run. The machine has no influence on the figures.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The courses.
     pub courses: Vec<Course>,
 }
@@ -109,9 +104,9 @@ pub fn page(runs: &[Results]) -> String {
     let mut out = HEAD.to_owned();
     out.push_str("\nTo repeat the figures:\n\n");
     for run in runs {
-        let commit = run.build.commit.as_deref().map_or("unknown", |it| it.get(..7).unwrap_or(it));
-        let words: Vec<&str> = run.command.iter().skip(1).map(String::as_str).collect();
-        let _ = writeln!(out, "- commit {commit}, {}: `drumlin {}`", run.started_utc, words.join(" "));
+        let commit = run.origin.build.commit.as_deref().map_or("unknown", |it| it.get(..7).unwrap_or(it));
+        let words: Vec<&str> = run.origin.command.iter().skip(1).map(String::as_str).collect();
+        let _ = writeln!(out, "- commit {commit}, {}: `drumlin {}`", run.origin.started_utc, words.join(" "));
     }
     let all: Vec<&Course> = runs.iter().flat_map(|run| &run.courses).collect();
     let plain: Vec<&Course> =
@@ -234,8 +229,6 @@ fn add_shifts(all: &[&Course], out: &mut String) {
     }
 }
 
-/// Colours of the modes.
-const COLOURS: [&str; 5] = ["#1f6feb", "#d9480f", "#b08800", "#2b8a3e", "#862e9c"];
 /// Size of a plot, and its offsets.
 const WIDE: f64 = 420.0;
 const HIGH: f64 = 120.0;
@@ -384,7 +377,7 @@ mod tests {
         };
         let runs: Vec<Results> = serde_json::from_str(&results).expect("results");
         for run in &runs {
-            assert_ne!(run.build.dirty, Some(true), "results of sources that are in no commit");
+            assert_ne!(run.origin.build.dirty, Some(true), "results of sources that are in no commit");
         }
         for (name, text) in [("filters.md", page(&runs)), ("filters.svg", drawing(&runs))] {
             if std::env::var_os("DRUMLIN_BLESS").is_some() {

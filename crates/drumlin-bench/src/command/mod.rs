@@ -18,7 +18,7 @@ use crate::measure::machine::{self, build, now_utc};
 use crate::paced::oracle;
 use crate::report::progress::spinner;
 use crate::report::table;
-use crate::results::{self, Results};
+use crate::results::{self, Origin, Results};
 use crate::rounds::{Task, child};
 use crate::{allotment, deleted, gate, goals, paced};
 use args::{
@@ -220,10 +220,12 @@ fn show_allotment(
     drop(shown);
     print(&allotment::shown::text(&courses))?;
     let results = allotment::shown::Results {
-        command: machine::command_line(),
-        started_utc,
-        machine: machine::machine(Path::new(".")),
-        build: build(Vec::new(), program.allocator),
+        origin: Origin {
+            command: machine::command_line(),
+            started_utc,
+            machine: machine::machine(Path::new(".")),
+            build: build(Vec::new(), program.allocator),
+        },
         courses: allotment::shown::rounded(&courses),
     };
     common.json.iter().try_for_each(|path| write_json(path, &results))
@@ -252,10 +254,12 @@ fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate
     if let Some(path) = &common.json {
         let features = program.engines.iter().map(|kind| kind.name().to_owned()).collect();
         let results = Results {
-            command: machine::command_line(),
-            started_utc,
-            machine: machine::machine(&data_dir(common)),
-            build: build(features, program.allocator),
+            origin: Origin {
+                command: machine::command_line(),
+                started_utc,
+                machine: machine::machine(&data_dir(common)),
+                build: build(features, program.allocator),
+            },
             rounds,
             costs: costs.clone(),
         };
