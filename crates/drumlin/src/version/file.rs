@@ -47,6 +47,10 @@ impl Counts {
 /// Number of lookups that one sampled lookup stands for.
 pub(crate) const LOOKUP_SAMPLE: u64 = 16;
 
+/// Sampled lookups in a row that found nothing after which a skipped filter is used again: 256 lookups. Where one
+/// lookup in ten finds nothing, as many come in a row once in 10^16.
+const MOST_EMPTY_IN_A_ROW: u64 = 16;
+
 /// Birth of a table that was there when the store was opened.
 const AT_THE_OPEN: u64 = u64::MAX;
 
@@ -63,6 +67,8 @@ pub(crate) struct AccessCounters {
     birth: atomic::AtomicU64,
     /// While lookups skip the filter: the number of empty lookups at which they use it again.
     skipped_until: atomic::AtomicU64,
+    /// Sampled lookups in a row that found no version of their key.
+    empty_in_a_row: atomic::AtomicU64,
 }
 
 /// Result of a lookup in a file.
@@ -85,6 +91,17 @@ impl AccessCounters {
                 add(&self.found)
             }
         };
+        let in_a_row = &self.empty_in_a_row;
+        if hit == Hit::Nothing {
+            in_a_row.fetch_add(1, atomic::Ordering::Relaxed);
+        } else if in_a_row.load(atomic::Ordering::Relaxed) > 0 {
+            in_a_row.store(0, atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the latest lookups did not find their key.
+    fn finds_nothing_lately(&self) -> bool {
+        self.empty_in_a_row.load(atomic::Ordering::Relaxed) >= MOST_EMPTY_IN_A_ROW
     }
 
     /// Notes that the table was built after `lookups` lookups of the keyspace since the open.
@@ -237,6 +254,7 @@ impl FileMeta {
                 dead,
                 birth: atomic::AtomicU64::new(AT_THE_OPEN),
                 skipped_until: atomic::AtomicU64::new(0),
+                empty_in_a_row: atomic::AtomicU64::new(0),
             }),
             skips_filter: atomic::AtomicBool::new(false),
         }
@@ -248,8 +266,10 @@ impl FileMeta {
         self.skips_filter.load(atomic::Ordering::Relaxed)
     }
 
-    /// Lets lookups skip the filter until there are this many empty lookups; with `None` they use it.
+    /// Lets lookups skip the filter until there are this many empty lookups. With `None`, or if the latest lookups
+    /// found nothing, they use it.
     pub(crate) fn skip_filter(&self, until: Option<f64>) {
+        let until = until.filter(|_| !self.access.finds_nothing_lately());
         // The cast saturates.
         self.access.skipped_until.store(until.unwrap_or(0.0) as u64, atomic::Ordering::Relaxed);
         // Lookups read the line, so it is only written when it changes.
@@ -258,12 +278,14 @@ impl FileMeta {
         }
     }
 
-    /// Counts a sampled lookup. A skipped filter is used again once enough lookups did not find their key.
+    /// Counts a sampled lookup. A skipped filter is used again once enough lookups did not find their key, in all or in
+    /// a row.
     pub(crate) fn count(&self, hit: Hit) {
         self.access.count(hit);
         if hit == Hit::Nothing && self.skips_filter() {
             let read = |counter: &atomic::AtomicU64| counter.load(atomic::Ordering::Relaxed);
-            if read(&self.access.empty) >= read(&self.access.skipped_until) {
+            let is_worth_it = read(&self.access.empty) >= read(&self.access.skipped_until);
+            if is_worth_it || self.access.finds_nothing_lately() {
                 self.skips_filter.store(false, atomic::Ordering::Relaxed);
             }
         }

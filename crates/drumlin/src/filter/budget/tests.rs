@@ -320,7 +320,8 @@ fn a_filter_that_saves_nothing_is_skipped_until_it_would_save_something() {
     look_up_absent();
     let (first, before) = (vain(), skipped(&db));
     assert_eq!(before, 0.0, "the filters are used again");
-    assert!(first < u64::from(KEYS) / 2, "{first} blocks read in vain");
+    // 256 lookups for each of about a dozen tables, and false positives.
+    assert!(first < u64::from(KEYS) / 5, "{first} blocks read in vain");
     look_up_absent();
     assert!(vain() - first < u64::from(KEYS) / 50, "{} blocks read in vain", vain() - first);
     // A frozen keyspace keeps what it has.
