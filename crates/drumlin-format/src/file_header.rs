@@ -1,4 +1,4 @@
-//! File header: the first block of a log segment, a manifest or a decision log.
+//! File header: the first block of a log segment, a manifest, a decision log, a value file or a map.
 //!
 //! ```text
 //!  0  magic      8 bytes, one per file kind

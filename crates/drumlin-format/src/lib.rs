@@ -7,13 +7,14 @@
 //! log          write-ahead log: segments,        manifest     edits of the store's state
 //!              records, recovery                 table        sorted table file
 //! batch        payload of a log record           decisions    log of policy decisions
+//! value        value files, pointers to them, maps of collected ones
 //!
 //! block        data block of a table             index        index block of a table
 //! filter       Bloom filter of a table           seal         trailer of every table block
 //! compression  compression of single blocks
 //!
-//! file_header  first block of log segments,      frame        record framing of append-only files
-//!              manifests and decision logs
+//! file_header  first block of most kinds of      frame        record framing of append-only files
+//!              files
 //! bytes        checked reads, varints, slices    checksum     CRC-32C bound to file and offset; XXH3
 //! limits       largest numbers                   error        corruption, or a newer format
 //! ```
@@ -53,6 +54,7 @@ pub mod names;
 pub mod pointer;
 pub mod seal;
 pub mod table;
+pub mod value;
 
 /// Maximum length of a key range bound, in bytes: the length of the successor of a key of maximum length.
 pub const MAX_BOUND_LEN: usize = drumlin_types::MAX_KEY_LEN + 1;

@@ -14,6 +14,7 @@ extern crate std;
 
 pub mod bug;
 pub mod contract;
+pub mod history;
 mod id;
 mod key;
 mod seq;

@@ -249,7 +249,7 @@ impl<S: Sink> TableBuilder<S> {
         }
     }
 
-    /// Sets the list of value files. Value pointers are indices into this list.
+    /// Sets the list of value files that the table's entries point to.
     pub fn set_value_files(&mut self, value_files: Vec<ValueReference>) {
         self.properties.value_files = value_files;
     }

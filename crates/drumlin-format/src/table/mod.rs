@@ -74,7 +74,7 @@ impl Handle {
     }
 
     /// Checks that the block can lie before `limit`.
-    fn check(self, limit: u64, at: u64) -> Result<Handle, Corruption> {
+    pub(crate) fn check(self, limit: u64, at: u64) -> Result<Handle, Corruption> {
         if self.end() > limit || (self.sealed_len as usize) < SEAL_LEN {
             return Err(Corruption::new("block lies outside its file", at));
         }
