@@ -115,6 +115,7 @@ mod repair;
 mod stats;
 mod store;
 mod table;
+mod value;
 mod version;
 mod write;
 

@@ -1,10 +1,9 @@
 //! The pointer of a tree entry to its value in a value file.
 //!
 //! ```text
-//! tag u8 | expiry u64 (if tag 4) | place (unless tag 2) | history (if tag 1)
+//! tag u8 | place (unless tag 2) | history (if tag 1)
 //!
-//! tag      sum of: 1 the key has a history, 2 the place is gone, 4 the value expires; all other bits are 0
-//! expiry   microseconds since the Unix epoch
+//! tag      sum of: 1 the key has a history, 2 the place is gone; all other bits are 0
 //! place    number of the value file varint | record offset varint | raw length varint | stored length varint
 //! history  writes varint | gap varint, per gap
 //!          | if there are more than 8 writes: oldest varint | remainder u16, ten times
@@ -13,20 +12,21 @@
 //! A pointer names its file by number, not by an index into a list of its table. So merges copy it unchanged, and a
 //! reader needs nothing else.
 //!
+//! Values that expire stay in the tree.
+//!
 //! The place of an entry is *gone* when its value file has been collected and no reader can see the entry. Such an
 //! entry remains for the order and the history of its key.
 
 use super::RecordPlace;
-use crate::bytes::{Reader, put_u16, put_u64, put_varint};
+use crate::bytes::{Reader, put_u16, put_varint};
 use crate::error::Corruption;
-use crate::limits::{MAX_LEN, MAX_MICROS, MAX_NUMBER, MAX_SEQ};
+use crate::limits::{MAX_LEN, MAX_NUMBER, MAX_SEQ};
 use alloc::vec::Vec;
 use drumlin_types::ValueFileId;
 use drumlin_types::history::History;
 
 const HAS_HISTORY: u8 = 1;
 const IS_GONE: u8 = 2;
-const EXPIRES: u8 = 4;
 /// Smallest half-precision number that is not finite.
 const HALF_INFINITY: u16 = 0x7c00;
 
@@ -44,8 +44,6 @@ pub struct Place {
 pub struct ValuePointer {
     /// Place of the value; `None` when it is gone.
     pub place: Option<Place>,
-    /// Time at which the value expires, in microseconds since the Unix epoch.
-    pub expiry: Option<u64>,
     /// Past writes of the key.
     pub history: Option<History>,
 }
@@ -54,14 +52,7 @@ impl ValuePointer {
     /// Appends the encoded pointer.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         let flag = |is_set: bool, bit| if is_set { bit } else { 0 };
-        out.push(
-            flag(self.history.is_some(), HAS_HISTORY)
-                | flag(self.place.is_none(), IS_GONE)
-                | flag(self.expiry.is_some(), EXPIRES),
-        );
-        if let Some(expiry) = self.expiry {
-            put_u64(out, expiry);
-        }
+        out.push(flag(self.history.is_some(), HAS_HISTORY) | flag(self.place.is_none(), IS_GONE));
         if let Some(place) = &self.place {
             put_varint(out, place.file.0);
             place.record.encode_into(out);
@@ -91,12 +82,11 @@ impl ValuePointer {
 /// Decodes a pointer up to its history. Also returns whether a history follows.
 fn decode_front(reader: &mut Reader<'_>) -> Result<(ValuePointer, bool), Corruption> {
     let tag = reader.u8()?;
-    if tag & !(HAS_HISTORY | IS_GONE | EXPIRES) != 0 {
+    if tag & !(HAS_HISTORY | IS_GONE) != 0 {
         return Err(Corruption::new("value pointer has an unknown tag", 0));
     }
-    let expiry = if tag & EXPIRES == 0 { None } else { Some(reader.u64_up_to(MAX_MICROS)?) };
     let place = if tag & IS_GONE == 0 { Some(decode_place(reader)?) } else { None };
-    Ok((ValuePointer { place, expiry, history: None }, tag & HAS_HISTORY != 0))
+    Ok((ValuePointer { place, history: None }, tag & HAS_HISTORY != 0))
 }
 
 fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Corruption> {

@@ -203,7 +203,7 @@ fn history(writes: u64) -> History {
 
 fn pointer(history: Option<History>) -> ValuePointer {
     let record = RecordPlace { offset: 300, raw_len: 5000, stored_len: 4096 };
-    ValuePointer { place: Some(Place { file: ValueFileId(1), record }), expiry: None, history }
+    ValuePointer { place: Some(Place { file: ValueFileId(1), record }), history }
 }
 
 fn encoded(pointer: &ValuePointer) -> Vec<u8> {
@@ -220,16 +220,15 @@ fn golden_pointers() {
     let with_history = encoded(&pointer(Some(history(3))));
     assert_eq!(with_history[0], 1);
     assert_eq!(with_history[8..], [0x03, 0xd8, 0x04, 0xbc, 0x05, 0xc8, 0x01]);
-    let gone = ValuePointer { place: None, expiry: Some(0x0102), history: None };
-    assert_eq!(encoded(&gone), [6, 2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(encoded(&ValuePointer { place: None, history: None }), [2]);
 }
 
 #[test]
 fn pointers_round_trip_and_each_has_one_encoding() {
     for writes in [0, 1, 3, 8, 9, 1 << 40] {
         let past = (writes > 0).then(|| history(writes));
-        for (place, expiry) in [(true, None), (false, None), (true, Some(5)), (false, Some(9))] {
-            let whole = ValuePointer { place: pointer(None).place.filter(|_| place), expiry, history: past };
+        for has_place in [true, false] {
+            let whole = ValuePointer { place: pointer(None).place.filter(|_| has_place), history: past };
             let bytes = encoded(&whole);
             assert_eq!(ValuePointer::decode(&bytes), Ok(whole));
             let front = ValuePointer::decode_without_history(&bytes).expect("sound");

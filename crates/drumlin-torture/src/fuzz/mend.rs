@@ -136,3 +136,12 @@ pub fn footer_at(bytes: &mut [u8], number: u64, offset: u64, at: usize) {
     let sum = checksum(number, offset, &[covered]);
     put(bytes, at + FOOTER_LEN - 12, &sum.to_le_bytes());
 }
+
+/// Corrects the footer of the value file or map numbered `number`, and the seal of the block that the footer names.
+pub fn value_footer(bytes: &mut [u8], number: u64) {
+    let Some(at) = bytes.len().checked_sub(drumlin_format::value::FOOTER_LEN) else { return };
+    let (Some(offset), Some(sealed_len)) = (u64_at(bytes, at), u32_at(bytes, at + 8)) else { return };
+    let sum = checksum(number, at as u64, &[&bytes[at..at + 16]]);
+    put(bytes, at + 16, &sum.to_le_bytes());
+    let _ = seal(bytes, number, Handle { offset, sealed_len });
+}

@@ -32,8 +32,7 @@ const HEAP_ALWAYS_ALLOWED: u64 = 64 << 20;
 /// Heap bytes that a decoder may use per input byte.
 const HEAP_PER_BYTE: u64 = 4;
 
-/// Returns the targets for the content of a file of this kind; empty for a kind without content or without a codec so
-/// far.
+/// Returns the targets for the content of a file of this kind; empty for a kind without content.
 pub fn of_file(name: FileName) -> &'static [&'static str] {
     match name {
         FileName::Log(_) => &["log-header", "log-records", "log-recovery", "batch", "store"],
@@ -41,8 +40,8 @@ pub fn of_file(name: FileName) -> &'static [&'static str] {
         FileName::Manifest(_) => &["manifest", "manifest-edit"],
         FileName::Pointer => &["pointer"],
         FileName::Decisions(_) => &["decisions", "policy-call"],
-        // The codecs of value files and of their maps do not exist yet.
-        FileName::Value(_) | FileName::Map(_) => &[],
+        FileName::Value(_) => &["value-file", "value-pointer"],
+        FileName::Map(_) => &["value-map"],
         // Nothing reads the content of these files.
         FileName::Lock | FileName::Temp(_) => &[],
     }

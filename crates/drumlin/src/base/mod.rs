@@ -9,6 +9,7 @@ pub(crate) mod dir_lock;
 pub(crate) mod epoch;
 pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod file_sink;
 pub(crate) mod key_range;
 pub(crate) mod keyspace_metrics;
 pub(crate) mod latency;
@@ -24,3 +25,6 @@ pub(crate) mod snapshots;
 pub(crate) mod spin_wait;
 pub(crate) mod thread_counters;
 pub(crate) mod thread_number;
+
+/// Suffix of files that an open sets aside. Only repair reads them.
+pub(crate) const SET_ASIDE: &str = ".lost";

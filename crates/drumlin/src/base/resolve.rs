@@ -28,11 +28,12 @@ use crate::base::merge_operator::MergeOperator;
 use crate::base::name::KeyspaceName;
 use crate::base::slice::Slice;
 use drumlin_format::batch::EXPIRY_LEN;
-use drumlin_types::Kind;
+use drumlin_types::{Kind, Seq};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Function that reads the value of a value pointer, given the user key and the encoded pointer.
-pub(crate) type PointerReader = dyn Fn(&[u8], &[u8]) -> Result<Slice> + Send + Sync;
+/// Function that reads the value of a value pointer, given the user key, the sequence number and the encoded pointer.
+/// The caller holds a tree with the pointer, so that the value file stays.
+pub(crate) type PointerReader = dyn Fn(&[u8], Seq, &[u8]) -> Result<Slice> + Send + Sync;
 
 /// Expiry of a version that does not expire.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -160,10 +161,10 @@ impl Resolver<'_> {
         }
     }
 
-    /// Reads the value that `pointer`, a version of `key`, refers to.
-    pub(crate) fn follow(&self, key: &[u8], pointer: &[u8]) -> Result<Slice> {
+    /// Reads the value that `pointer`, the version `seq` of `key`, refers to.
+    pub(crate) fn follow(&self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<Slice> {
         match self.pointers {
-            Some(read) => read(key, pointer),
+            Some(read) => read(key, seq, pointer).map_err(|error| error.with_key(key)),
             None => {
                 let what =
                     format!("keyspace \"{}\" holds a value pointer but has no value files", self.keyspace);

@@ -42,8 +42,8 @@ impl InputLeft {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     More,
-    /// The job needs the number of its next table, by [`MergeJob::give_table`].
-    NeedsTable,
+    /// The job needs the number of its next file, by [`MergeJob::give_number`].
+    NeedsNumber,
     Done,
 }
 
@@ -76,8 +76,8 @@ impl MergeJob {
     /// Does a bounded part of the work.
     pub(crate) fn step(&mut self) -> Result<Progress> {
         while self.left.entries > 0 && self.left.bytes > 0 {
-            if !self.outputs.has_table() {
-                return Ok(Progress::NeedsTable);
+            if !self.outputs.has_numbers() {
+                return Ok(Progress::NeedsNumber);
             }
             if !self.stream.advance()? {
                 self.finish()?;
@@ -98,14 +98,14 @@ impl MergeJob {
         !self.outputs.files().is_empty()
     }
 
-    /// Gives the job the number of its next table.
-    pub(crate) fn give_table(&mut self, id: TableId) {
-        self.outputs.give_table(id);
+    /// Gives the job the number of its next file.
+    pub(crate) fn give_number(&mut self, number: u64) {
+        self.outputs.give_number(number);
     }
 
-    /// Returns the bytes of finished tables.
+    /// Returns the bytes of finished tables and value files.
     pub(crate) fn bytes_finished(&self) -> u64 {
-        self.outputs.files().iter().map(|file| file.table.len).sum()
+        self.outputs.bytes_finished()
     }
 
     /// Returns the approximate number of bytes written so far.

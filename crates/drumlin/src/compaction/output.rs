@@ -10,10 +10,11 @@ use crate::base::rangedel::RangeTombstone;
 use crate::disk::Files;
 use crate::filter::{JobFilters, Lineage, MergedPart};
 use crate::table::{TableCache, TableWriter};
-use crate::version::{Counts, FileMeta, TableHandle};
+use crate::value::{Separator, ValueSpec, references};
+use crate::version::{Counts, FileMeta, TableHandle, ValueUse};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::table::{FilterSpec, Owner, TableSummary};
-use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, bug};
+use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, ValueFileId, bug};
 use std::collections::VecDeque;
 
 /// Parameters of the output tables.
@@ -25,12 +26,18 @@ pub(crate) struct OutputSpec {
     pub(crate) filters: JobFilters,
     /// Keyspace that the tables belong to.
     pub(crate) owner: Option<Owner>,
+    /// Which values are separated.
+    pub(crate) values: ValueSpec,
 }
 
 /// Tables that are being written.
 pub(crate) struct Outputs {
     files: Arc<Files>,
-    spec: OutputSpec,
+    table: crate::table::TableOptions,
+    file_bytes: u64,
+    filters: JobFilters,
+    owner: Option<Owner>,
+    values: Separator,
     open: Option<UnfinishedTable>,
     /// Number of the next table.
     next: Option<TableId>,
@@ -85,9 +92,15 @@ impl Outputs {
     /// Creates a set with the range tombstones `tombstones`, sorted by start.
     pub(crate) fn new(files: Arc<Files>, spec: OutputSpec, tombstones: Vec<RangeTombstone>) -> Outputs {
         debug_assert!(tombstones.is_sorted_by(|a, b| a.range.start <= b.range.start));
+        let OutputSpec { table, file_bytes, filters, owner, values } = spec;
+        let values = Separator::new(files.env.clone(), files.values.clone(), files.obsolete.clone(), values);
         Outputs {
             files,
-            spec,
+            table,
+            file_bytes,
+            filters,
+            owner,
+            values,
             open: None,
             next: None,
             tombstones: tombstones.into(),
@@ -97,17 +110,26 @@ impl Outputs {
         }
     }
 
-    /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) has a table to write to,
-    /// or the number of a new one.
-    pub(crate) fn has_table(&self) -> bool {
-        let is_open = |open: &UnfinishedTable| open.writer.size() < self.spec.file_bytes;
+    /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) has the files that it may
+    /// write to, or the numbers of new ones.
+    #[inline]
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.has_table() && !self.values.needs_number()
+    }
+
+    fn has_table(&self) -> bool {
+        let is_open = |open: &UnfinishedTable| open.writer.size() < self.file_bytes;
         self.next.is_some() || self.open.as_ref().is_some_and(is_open)
     }
 
-    /// Sets the number of the next table.
-    pub(crate) fn give_table(&mut self, id: TableId) {
+    /// Sets the number of the next table, or of the next value file if there is a table.
+    pub(crate) fn give_number(&mut self, number: u64) {
+        if self.has_table() {
+            self.values.give_number(ValueFileId(number));
+            return;
+        }
         debug_assert!(self.next.is_none(), "a table number would be lost");
-        self.next = Some(id);
+        self.next = Some(TableId(number));
     }
 
     /// Notes the number of input entries that the job has read so far.
@@ -126,7 +148,7 @@ impl Outputs {
         is_warm: bool,
     ) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
-            open.writer.size() >= self.spec.file_bytes
+            open.writer.size() >= self.file_bytes
                 && open
                     .points
                     .as_ref()
@@ -138,6 +160,7 @@ impl Outputs {
         if self.open.is_none() {
             self.open = Some(self.start()?);
         }
+        let (kind, value) = self.values.separate(key, seq, kind, value)?;
         let open = self.open.as_mut().expect("just opened");
         open.writer.add(key, seq, kind, value, is_warm)?;
         match &mut open.points {
@@ -166,31 +189,38 @@ impl Outputs {
     /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         let done: u64 = self.done.iter().map(|file| file.table.len).sum();
-        done + self.open.as_ref().map_or(0, |open| open.writer.size())
+        done + self.open.as_ref().map_or(0, |open| open.writer.size()) + self.values.bytes()
+    }
+
+    /// Returns the bytes of finished files.
+    pub(crate) fn bytes_finished(&self) -> u64 {
+        let tables: u64 = self.done.iter().map(|file| file.table.len).sum();
+        tables + self.values.bytes_finished()
     }
 
     /// Records that the outputs are part of a durable tree. They are then no longer removed with this set.
     pub(crate) fn installed(&mut self) {
         self.installed = true;
-        self.spec.filters.installed();
+        self.values.installed();
+        self.filters.installed();
     }
 
     /// Returns what the finished outputs take over, and the parts of files that were merged.
     pub(crate) fn end_merge(&mut self) -> (Lineage, Vec<MergedPart>) {
-        self.spec.filters.finish(&self.files.tables, &self.done)
+        self.filters.finish(&self.files.tables, &self.done)
     }
 
     /// Explains the filter bits of the outputs, if tables may differ in them.
     pub(crate) fn explain_filters(&self) -> Option<(String, String)> {
-        self.spec.filters.explain()
+        self.filters.explain()
     }
 
     fn start(&mut self) -> Result<UnfinishedTable> {
         let missing = || Error::new(ErrorKind::Bug, "a table was started without a file number");
         let id = self.next.take().ok_or_else(missing)?;
         let path = self.files.table_path(id);
-        let mut writer = TableWriter::create(&self.files.env, &path, id, self.spec.table)?;
-        writer.set_owner(self.spec.owner.clone())?;
+        let mut writer = TableWriter::create(&self.files.env, &path, id, self.table)?;
+        writer.set_owner(self.owner.clone())?;
         writer.carry_to(Arc::clone(&self.files.cache), id);
         Ok(UnfinishedTable { id, writer, points: None })
     }
@@ -199,9 +229,15 @@ impl Outputs {
     fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let tombstones = self.tombstones_before(boundary);
-        match open.finish(tombstones, boundary, &mut self.spec.filters, &self.files.tables, self.read) {
-            Ok((bounds, summary)) => {
-                self.done.push(Arc::new(self.file(open.id, bounds, &summary)));
+        let finished = self.values.end_table().and_then(|values| {
+            open.writer.set_value_files(references(&values))?;
+            let (bounds, summary) =
+                open.finish(tombstones, boundary, &mut self.filters, &self.files.tables, self.read)?;
+            Ok((bounds, summary, values))
+        });
+        match finished {
+            Ok((bounds, summary, values)) => {
+                self.done.push(Arc::new(self.file(open.id, bounds, &summary, values)));
                 Ok(())
             }
             Err(error) => {
@@ -236,7 +272,7 @@ impl Outputs {
         here
     }
 
-    fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary) -> FileMeta {
+    fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary, values: Vec<ValueUse>) -> FileMeta {
         let properties = &summary.properties;
         FileMeta {
             table: TableHandle::new(id, summary.file_len, self.files.obsolete.clone()),
@@ -255,7 +291,7 @@ impl Outputs {
             fp_rate: properties.filter.false_positive_rate as f32,
             checksum: summary.checksum,
             accounted: true,
-            value_refs: Arc::from([]),
+            values: values.into(),
             access: Arc::default(),
             skips_filter: atomic::AtomicBool::new(false),
         }

@@ -9,12 +9,13 @@
 use crate::base::dir_lock::DirLock;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::table::{BlockCache, TableCache};
+use crate::value::ValueFiles;
 use crate::version::{Obsolete, ObsoleteFile};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{Env, FileKind};
 use drumlin_format::manifest::{Change, Edit};
 use drumlin_format::names::FileName;
-use drumlin_types::TableId;
+use drumlin_types::{TableId, ValueFileId};
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub(crate) struct Files {
     pub(crate) dir: PathBuf,
     /// The open tables.
     pub(crate) tables: TableCache,
+    /// The value files.
+    pub(crate) values: Arc<ValueFiles>,
     /// Cache of table blocks.
     pub(crate) cache: Arc<BlockCache>,
     /// Files to be unlinked.
@@ -47,6 +50,7 @@ pub(crate) struct FilesParts {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) tables: TableCache,
+    pub(crate) values: Arc<ValueFiles>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) obsolete: Arc<Obsolete>,
     pub(crate) filter_seed: u64,
@@ -57,12 +61,23 @@ pub(crate) struct FilesParts {
 
 impl Files {
     pub(crate) fn new(parts: FilesParts) -> Files {
-        let FilesParts { env, dir, tables, cache, obsolete, filter_seed, last_clock, next_number, lock } =
-            parts;
+        let FilesParts {
+            env,
+            dir,
+            tables,
+            values,
+            cache,
+            obsolete,
+            filter_seed,
+            last_clock,
+            next_number,
+            lock,
+        } = parts;
         Files {
             env,
             dir,
             tables,
+            values,
             cache,
             obsolete,
             filter_seed,
@@ -118,6 +133,11 @@ impl Files {
         self.dir.join(FileName::Table(id).to_string())
     }
 
+    /// Returns the path of a value file.
+    pub(crate) fn value_path(&self, id: ValueFileId) -> PathBuf {
+        self.values.path(id)
+    }
+
     /// Removes a table that no tree refers to.
     pub(crate) fn remove_table(&self, id: TableId) -> Result<()> {
         self.tables.remove(id);
@@ -131,6 +151,10 @@ impl Files {
     pub(crate) fn remove(&self, file: &ObsoleteFile) -> Result<()> {
         match file {
             ObsoleteFile::Table(id) => self.remove_table(*id),
+            ObsoleteFile::Value(id) => {
+                self.values.remove(*id);
+                unlink(&self.env, &self.value_path(*id), FileKind::Value)
+            }
             ObsoleteFile::Other(path) if path.extension().is_some() => unlink(&self.env, path, FileKind::Log),
             ObsoleteFile::Other(path) => unlink(&self.env, path, FileKind::Manifest),
         }

@@ -19,7 +19,7 @@ use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCursor};
-use crate::version::{FileMeta, Tree};
+use crate::version::{FileMeta, Tree, value_files};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::Flight;
 use drumlin_types::contract::legal::DropGuard;
@@ -100,7 +100,7 @@ impl CompactionLane {
         self.store.throttles.background.pay(written.saturating_sub(job.written), ended / 1000);
         job.written = written;
         match step {
-            Ok(Progress::More | Progress::NeedsTable) => Ok(Some(job)),
+            Ok(Progress::More | Progress::NeedsNumber) => Ok(Some(job)),
             Ok(Progress::Done) => {
                 let PieceJob { keyspace, id, merge, bytes, nanos, running, .. } = *job;
                 let mut result = merge.into_result();
@@ -118,12 +118,12 @@ impl CompactionLane {
 }
 
 impl Store {
-    /// Steps a compaction or flush, and gives it table numbers. When it is done, the directory entries of its tables
-    /// are durable.
+    /// Steps a compaction or flush, and gives it file numbers. When it is done, the directory entries of its files are
+    /// durable.
     pub(crate) fn step_merge(&self, merge: &mut MergeJob) -> Result<Progress> {
         loop {
             match merge.step()? {
-                Progress::NeedsTable => merge.give_table(self.next_table_id()?),
+                Progress::NeedsNumber => merge.give_number(self.next_file_number()?),
                 Progress::Done if merge.has_files() => return self.sync_dir().map(|()| Progress::Done),
                 progress => return Ok(progress),
             }
@@ -152,7 +152,9 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     };
     let expected = parts.iter().map(|part| part.entries).sum();
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
-    let spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
+    let values = value_files(parts.iter().map(|part| &part.file));
+    let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
+    spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();
     Ok(PieceJob {

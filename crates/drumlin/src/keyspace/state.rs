@@ -10,7 +10,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::keyspace_metrics::Activity;
 use crate::base::merge_operator::{MergeOperator, Operator};
 use crate::base::name::KeyspaceName;
-use crate::base::resolve::Resolver;
+use crate::base::resolve::{PointerReader, Resolver};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::DeadSpans;
@@ -64,6 +64,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Name of `operator`, or of the operator that the keyspace used before.
     pub(crate) operator_name: Option<Arc<str>>,
+    /// Reads values from value files.
+    pub(crate) pointers: Arc<PointerReader>,
     /// Whether a panic of the operator was reported.
     pub(crate) operator_panicked: atomic::AtomicBool,
     /// Load counters of the keyspace.
@@ -116,6 +118,7 @@ impl KeyspaceState {
         store: &Options,
         options: KeyspaceOptions,
         operator: Operator,
+        pointers: Arc<PointerReader>,
         tree: Tree,
         log: LogNumber,
         memtable_seed: u64,
@@ -133,6 +136,7 @@ impl KeyspaceState {
             options: ArcSwap::from_pointee(options),
             operator: operator.code,
             operator_name: operator.name,
+            pointers,
             operator_panicked: atomic::AtomicBool::new(false),
             meter,
             density: LookupDensity::default(),
@@ -332,7 +336,7 @@ impl KeyspaceState {
             keyspace: &self.name,
             operator: self.operator.as_deref(),
             operator_name: self.operator_name.as_deref(),
-            pointers: None,
+            pointers: Some(&*self.pointers),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! 1. Seal all memtables at the same commit. No memtable that is sealed later is flushed until step 4 is done.
 //! 2. Wait for the flushes. The trees then hold exactly the commits up to that one.
-//! 3. Pin the trees, link every table of theirs into the new directory and sync it. Meanwhile the store goes on.
+//! 3. Pin the trees, link every table and value file of theirs into the new directory and sync it. Meanwhile the store
+//!    goes on.
 //! 4. Write a log segment without records, a manifest and its pointer there. Until the pointer is durable, the copy is
 //!    not a store.
 //!
@@ -19,7 +20,7 @@ use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::recovery::open::{claim, make_dir, missing_parents};
 use crate::store::{Store, snapshot};
-use crate::version::{HighWaterMarks, ManifestFile, Tree};
+use crate::version::{HighWaterMarks, ManifestFile, Tree, value_files};
 use crate::write::budget::DiskBudget;
 use crate::write::log::LogTail;
 use crate::write::segment::LogDirectory;
@@ -28,7 +29,7 @@ use drumlin_env::{Env, FileKind, FileLock};
 use drumlin_format::log::SegmentHeader;
 use drumlin_format::manifest::{Edit, ManifestHeader};
 use drumlin_format::names::FileName;
-use drumlin_types::{LogNumber, Seq, TableId};
+use drumlin_types::{LogNumber, Seq, TableId, ValueFileId};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -92,11 +93,16 @@ impl Store {
         let (trees, edit, log) = self.pin_trees(seq);
         let tables: BTreeSet<TableId> =
             trees.iter().flat_map(|tree| tree.files().map(|(_, _, file)| file.id())).collect();
-        for table in tables {
-            let from = self.files.table_path(table);
-            let to = path.join(from.file_name().unwrap_or_default());
+        let values: BTreeSet<ValueFileId> = trees
+            .iter()
+            .flat_map(|tree| value_files(tree.files().map(|(_, _, file)| file)).into_keys())
+            .collect();
+        let tables = tables.into_iter().map(|table| (FileName::Table(table), FileKind::Table));
+        let values = values.into_iter().map(|file| (FileName::Value(file), FileKind::Value));
+        for (name, kind) in tables.chain(values) {
+            let (from, to) = (self.files.dir.join(name.to_string()), path.join(name.to_string()));
             self.files.env.fs().link(&from, &to).map_err(|e| Error::io(&to, link_failed(&e), e))?;
-            made.files.push((FileName::Table(table), FileKind::Table));
+            made.files.push((name, kind));
         }
         sync_dir(&self.files.env, path)?;
         let (env, dir, budget) = (self.files.env.clone(), path.to_owned(), Arc::new(DiskBudget::default()));
@@ -139,13 +145,13 @@ impl Store {
     }
 }
 
-/// Returns what failed when a table could not be linked.
+/// Returns what failed when a file could not be linked.
 fn link_failed(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::CrossesDevices => {
-            "cannot link a table: a checkpoint must be on the file system of its store"
+            "cannot link a file: a checkpoint must be on the file system of its store"
         }
-        _ => "cannot link a table",
+        _ => "cannot link a file",
     }
 }
 

@@ -265,7 +265,11 @@ impl Store {
                 match self.search_view(keyspace, view, key, seq, options, Some(&postponed)) {
                     Err(error) if error.kind() == ErrorKind::TooManyFiles => break,
                     Ok(_) if postponed.get() => break,
-                    found => return found,
+                    Err(error) => return Err(error),
+                    Ok(mut state) => match state.follow(key, &keyspace.resolver()) {
+                        Err(error) if error.kind() == ErrorKind::TooManyFiles => break,
+                        followed => return followed.map(|()| state),
+                    },
                 }
             }
         }
@@ -285,7 +289,9 @@ impl Store {
         let (view, visible) = self.view_at(keyspace);
         keyspace.check_alive()?;
         let seq = snapshot.map_or(visible, |point| point.seq);
-        self.search_view(keyspace, &view, key, seq, options, None)
+        let mut state = self.search_view(keyspace, &view, key, seq, options, None)?;
+        state.follow(key, &keyspace.resolver())?;
+        Ok(state)
     }
 
     /// Does a sampled lookup: records its key and its duration.
@@ -453,7 +459,7 @@ impl Store {
             keyspace: keyspace.name.clone(),
             operator: keyspace.operator.clone(),
             operator_name: keyspace.operator_name.clone(),
-            pointers: None,
+            pointers: Some(keyspace.pointers.clone()),
             tombstones: Vec::new(),
             dead: Some(keyspace.dead.clone()),
         }

@@ -8,7 +8,7 @@ use crate::keyspace::KeyspaceState;
 use crate::options::KeyspaceOptions;
 use crate::stats::Meter;
 use crate::store::Store;
-use crate::version::Tree;
+use crate::version::{Tree, value_files};
 use drumlin_env::Note;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{Change, Edit, MAX_NAME_LEN};
@@ -100,6 +100,7 @@ impl Store {
             &self.options.load(),
             options,
             operator,
+            self.files.values.reader(),
             Tree::empty(),
             log,
             self.files.filter_seed,
@@ -169,8 +170,10 @@ impl Store {
         let mut control = self.control.lock();
         let tree = state.view().tree.clone();
         let tables: BTreeSet<PathBuf> = tree.files().map(|(_, _, f)| self.files.table_path(f.id())).collect();
-        let tables: Vec<PathBuf> = tables.into_iter().collect();
-        self.files.env.note(Note::EditRemoves { files: &tables });
+        let values = value_files(tree.files().map(|(_, _, file)| file));
+        let mut removed: Vec<PathBuf> = tables.into_iter().collect();
+        removed.extend(values.keys().map(|id| self.files.value_path(*id)));
+        self.files.env.note(Note::EditRemoves { files: &removed });
         if !drumlin_types::bug!("drop-not-logged") {
             let edit = Edit { changes: vec![Change::DropKeyspace { id: state.id }] };
             if let Err(error) = self.append_edit(&mut control, edit, || {}) {
@@ -182,6 +185,7 @@ impl Store {
         for (_, _, file) in tree.files() {
             file.table.retire();
         }
+        values.values().for_each(|file| file.retire());
         control.keyspaces.retain(|k| !Arc::ptr_eq(&k.state, &state));
         self.set_keyspaces(self.keyspaces().iter().filter(|k| !Arc::ptr_eq(k, &state)).cloned().collect());
         let log = self.commit_lock.state.lock().log.segment.number;

@@ -1,5 +1,5 @@
 //! Verification of a whole store. It checks all checksums, orders and counts inside tables, the records of the log, the
-//! shape of the trees, and the recency invariant R between levels.
+//! shape of the trees, the recency invariant R between levels, and every value in a value file.
 
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::table::{CursorOptions, TableCursor};
 use crate::version::{Level, Run, check};
 use drumlin_env::sync::Arc;
 use drumlin_format::names::FileName;
-use drumlin_types::{KeyRange, Seq};
+use drumlin_types::{KeyRange, Kind, Seq};
 use std::collections::BTreeSet;
 
 /// Fault that [`Db::verify`](crate::Db::verify) found.
@@ -39,8 +39,10 @@ pub struct VerifyReport {
     pub blocks: u64,
     /// Number of entries read.
     pub entries: u64,
-    /// Number of table bytes read.
+    /// Number of bytes of tables and values read.
     pub bytes: u64,
+    /// Number of values read from value files.
+    pub values: u64,
     /// Number of log records read.
     pub log_records: u64,
     /// Number of user keys whose versions were compared between levels.
@@ -174,6 +176,15 @@ impl Store {
                     }
                     oldest = Some(seq);
                     counted += 1;
+                    if cursor.kind() == Kind::PutPointer {
+                        match (keyspace.pointers)(&key, seq, cursor.value()) {
+                            Ok(value) => {
+                                report.values += 1;
+                                report.bytes += value.len() as u64;
+                            }
+                            Err(error) => report.find_error(&keyspace.name(), &error)?,
+                        }
+                    }
                     cursor.next()?;
                 }
                 if let Some(seq) = oldest {

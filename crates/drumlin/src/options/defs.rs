@@ -167,6 +167,13 @@ settings! {
     arce_pin: Option<Pin> = None
         => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert().experiment();
 
+    /// Length from which on a value is stored in a value file, apart from its key. Compactions then move a short
+    /// pointer instead of the value; a lookup takes one more read. A value file is removed when no table points to it
+    /// any more. Until then, values in it that were overwritten take disk space. Values that expire, and merge
+    /// operands, stay with their keys. Applies to files that are written after the change, also to values that
+    /// compactions rewrite.
+    value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no value files").live().expert();
+
     /// Size of a data block before compression. Applies to files that are written after the change.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();
 

@@ -122,6 +122,15 @@ impl GetState {
         self.newest_base > max_seq
     }
 
+    /// Replaces a value pointer by the value that it refers to. The caller holds the tree with the pointer.
+    #[inline]
+    pub(crate) fn follow(&mut self, key: &[u8], resolver: &Resolver<'_>) -> Result<()> {
+        if let Some((kind @ Kind::PutPointer, value)) = &mut self.base {
+            (*kind, *value) = (Kind::Put, resolver.follow(key, self.newest_base, value)?);
+        }
+        Ok(())
+    }
+
     /// Returns the value of `key`, if it has one. `now` returns microseconds since the Unix epoch. It is called at
     /// most once, and only if a version has an expiry.
     pub(crate) fn finish(
@@ -135,7 +144,7 @@ impl GetState {
             None => None,
             Some((kind, value)) => match Meaning::of(kind, &value, || *time)? {
                 Meaning::Value { skip } => Some(value.skip(skip)),
-                Meaning::Pointer => Some(resolver.follow(key, &value)?),
+                Meaning::Pointer => Some(resolver.follow(key, self.newest_base, &value)?),
                 Meaning::Deleted | Meaning::Operand { .. } | Meaning::ExpiredOperand => None,
             },
         };

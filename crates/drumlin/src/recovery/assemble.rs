@@ -19,6 +19,7 @@ use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
 use crate::stats::{Meter, SampledStore, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, snapshot};
 use crate::table::{BlockCache, TableCache};
+use crate::value::ValueFiles;
 use crate::version::{HighWaterMarks, KeyspaceRecord, ManifestFile, ManifestState, Obsolete};
 use crate::write::budget::DiskBudget;
 use crate::write::commit_lock::CommitState;
@@ -100,13 +101,14 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let lock = Arc::new(DirLock::new(found.lock.take()));
     let mut log = begin_log(&found, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
     let sampling = fresh_store();
-    let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, log.number, &sampling)?;
+    let values = ValueFiles::new(found.env.clone(), found.dir.clone());
+    let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
     // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
     log.tail.mark_entry_durable();
     log.tail.set_recorded_floor(marks.floor);
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
-    let files = files(&found, &sizes, obsolete, lock, marks.clock, numbers.0);
+    let files = files(&found, &sizes, values, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
     let published = CommitPoint { seq: last_seq, logged: last_seq, log_end: recovered.end };
     // A read-only open makes nothing durable. Unless the store was closed, only flushed commits are known to be so.
@@ -207,7 +209,8 @@ fn begin_log(
         true => LogTail::ended(&header, older),
         false => {
             // The budget does not count the tables yet.
-            let counts = |name| matches!(name, Some(FileName::Log(_) | FileName::Table(_)));
+            let counts =
+                |name| matches!(name, Some(FileName::Log(_) | FileName::Table(_) | FileName::Value(_)));
             let held =
                 entries.iter().filter(|entry| counts(FileName::parse(&entry.name))).map(|entry| entry.len);
             LogTail::begin(&directory, &header, directory.first_capacity(held.sum()), older)?
@@ -220,6 +223,7 @@ fn keyspaces(
     found: &Opening<'_>,
     targets: &mut BTreeMap<KeyspaceId, ReplayTarget>,
     obsolete: &Arc<Obsolete>,
+    values: &Arc<ValueFiles>,
     log: LogNumber,
     sampling: &Arc<SampledStore>,
 ) -> Result<Keyspaces> {
@@ -236,6 +240,7 @@ fn keyspaces(
             &found.options,
             options,
             operator_of(record, &found.components)?,
+            values.reader(),
             tree,
             log,
             found.manifest.store,
@@ -292,6 +297,7 @@ fn begin_manifest(
 fn files(
     found: &Opening<'_>,
     sizes: &Sizes,
+    values: Arc<ValueFiles>,
     obsolete: Arc<Obsolete>,
     lock: Arc<DirLock>,
     last_clock: u64,
@@ -305,6 +311,7 @@ fn files(
         env,
         dir,
         tables: tables.reading(options.table_reads == TableReads::Direct),
+        values,
         cache,
         obsolete,
         filter_seed: manifest.store,

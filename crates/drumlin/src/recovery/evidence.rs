@@ -19,24 +19,28 @@ use drumlin_env::{DirEntry, Env, FileKind};
 use drumlin_format::log::Recovered;
 use drumlin_format::manifest::was_in_force;
 use drumlin_format::names::FileName;
+use drumlin_types::{TableId, ValueFileId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Checks that every table of the manifest exists and has its expected length. The content is checked when it is read.
+/// Checks that every table and value file of the manifest exists and has its expected length. The content is checked
+/// when it is read.
 pub(super) fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirEntry]) -> Result<()> {
     let lens: BTreeMap<&str, u64> = entries.iter().map(|e| (e.name.as_str(), e.len)).collect();
-    for (table, len) in manifest.tables() {
-        let name = FileName::Table(table).to_string();
+    let tables = manifest.tables().into_iter().map(|(table, len)| (FileName::Table(table), len));
+    let values = manifest.value_files().into_iter().map(|(file, len)| (FileName::Value(file), len));
+    for (name, len) in tables.chain(values) {
+        let name = name.to_string();
         match lens.get(name.as_str()) {
             None => {
                 return Err(Error::corruption(
                     &dir.join(name),
                     0,
-                    "the manifest refers to this table, but the file is missing; run `drumlin repair`",
+                    "the manifest refers to this file, but it is missing; run `drumlin repair`",
                 ));
             }
             Some(found) if *found != len => {
-                let what = format!("the table has {found} bytes instead of {len}; run `drumlin repair`");
+                let what = format!("the file has {found} bytes instead of {len}; run `drumlin repair`");
                 return Err(Error::corruption(&dir.join(name), (*found).min(len), what));
             }
             Some(_) => {}
@@ -45,7 +49,7 @@ pub(super) fn check_tables(dir: &Path, manifest: &ManifestState, entries: &[DirE
     Ok(())
 }
 
-/// Checks that no table or manifest is newer than the end of the manifest.
+/// Checks that no table, value file or manifest is newer than the end of the manifest.
 pub(crate) fn check_ends(
     env: &Env,
     dir: &Path,
@@ -54,7 +58,9 @@ pub(crate) fn check_ends(
 ) -> Result<()> {
     for entry in entries {
         match FileName::parse(&entry.name) {
-            Some(FileName::Table(id)) if id.0 >= manifest.marks.next_file => {
+            Some(FileName::Table(TableId(number)) | FileName::Value(ValueFileId(number)))
+                if number >= manifest.marks.next_file =>
+            {
                 let what = format!(
                     "the manifest is truncated: the edit that reserves the number of {} is missing; run \
                         `drumlin repair`",

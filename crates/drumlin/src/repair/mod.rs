@@ -28,6 +28,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::disk::{check_empty, check_path, look_error, sync_dir, target_outside};
 use crate::options::{Durability, is_left_out};
 use crate::recovery::open::{UNFINISHED, claim, lock_shared, make_dir};
+use crate::value::ValueFiles;
 use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
 use log::{LogReader, Logged};
@@ -152,8 +153,8 @@ fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgres
     let mut files = FileReports::default();
     let sources = RepairSources::find(env, from, &entries);
     let logged = LogReader { env, dir: from, sources: &sources, files: &mut files }.read(&entries);
-    let report =
-        Rescue { env, files, sources, logged, progress, come: RepairProgress::default() }.write(to)?;
+    let report = Rescue { env, dir: from, files, sources, logged, progress, come: RepairProgress::default() }
+        .write(to)?;
     unmark(env, to)?;
     Ok(report)
 }
@@ -182,6 +183,8 @@ fn unmark(env: &Env, to: &Path) -> Result<()> {
 /// Running repair: everything found in the old store, and the progress of writing it.
 struct Rescue<'a, P> {
     env: &'a Env,
+    /// The damaged store.
+    dir: &'a Path,
     files: FileReports,
     sources: RepairSources,
     logged: Logged,
@@ -303,9 +306,11 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         self.sources.tables = others;
         let mut kept = RepairedKeyspace { name: keyspace.name(), ..RepairedKeyspace::default() };
         let mut merge = Merge::new(self.env, &mut self.files, destination, mine, &mut self.logged);
+        let values = ValueFiles::damaged(self.env.clone(), self.dir.to_owned());
         let (mut batch, began) = (Batch::new(), self.come.bytes);
         while let Some(saved) = merge.next() {
-            if let Some(what) = saved.refused() {
+            let mut saved = saved;
+            if let Some(what) = saved.read_values(&values) {
                 merge.lost.entries += 1;
                 merge.lost.findings.push(what);
                 continue;
@@ -343,9 +348,14 @@ fn is_limit(option: &str) -> bool {
 }
 
 impl Saved {
-    /// Returns the reason why the versions cannot be written, if there is one.
-    fn refused(&self) -> Option<String> {
-        let pointer = self.versions.iter().find(|version| version.kind == Kind::PutPointer);
-        pointer.map(|version| format!("a value at #{} is in a value file, which cannot be read", version.seq))
+    /// Replaces value pointers by the values that they refer to. Returns why one cannot be read.
+    fn read_values(&mut self, files: &ValueFiles) -> Option<String> {
+        for version in self.versions.iter_mut().filter(|version| version.kind == Kind::PutPointer) {
+            match files.read(&version.key, version.seq, &version.value) {
+                Ok(value) => (version.kind, version.value) = (Kind::Put, value),
+                Err(error) => return Some(format!("a value at #{} is lost: {error}", version.seq)),
+            }
+        }
+        None
     }
 }

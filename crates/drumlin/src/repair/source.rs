@@ -12,10 +12,10 @@
 //! reappears. In cases 3 and 4 it reads all tables in the directory, and everything in them is in doubt. The same holds
 //! if other files contradict the manifest and there are finished tables that the manifest does not name.
 
+use crate::base::SET_ASIDE;
 use crate::base::error::Error;
 use crate::disk::look_error;
 use crate::recovery::evidence;
-use crate::recovery::orphans::SET_ASIDE;
 use crate::recovery::state;
 use crate::table::Salvage;
 use crate::version::{KeyspaceRecord, ManifestState};

@@ -20,11 +20,11 @@ use crate::disk::{NUMBER_LEASE, unlink};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::version::{HighWaterMarks, KeyspaceEdit, ManifestFile, Tree, check};
+use crate::version::{HighWaterMarks, KeyspaceEdit, ManifestFile, Tree, ValueChanges, check, value_files};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
-use drumlin_format::manifest::{Change, Edit, ManifestHeader};
+use drumlin_format::manifest::{Change, Edit, ManifestHeader, ValueFileState};
 use drumlin_types::TableId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -85,13 +85,18 @@ impl Store {
                 });
             }
         }
+        let values = ValueChanges::between(tree, edit, &next);
+        changes.extend(values.additions());
         for (level, run, file) in &edit.add {
             changes.push(Change::AddFile { keyspace: keyspace.id, file: file.record(*level, *run) });
         }
         let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
         let gone: BTreeSet<TableId> =
             edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
-        let removed: Vec<PathBuf> = gone.iter().map(|table| self.files.table_path(*table)).collect();
+        changes.extend(values.removals());
+        let tables = gone.iter().map(|table| self.files.table_path(*table));
+        let removed: Vec<PathBuf> =
+            tables.chain(values.gone.keys().map(|id| self.files.value_path(*id))).collect();
         self.files.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
         changes.push(self.files.lease());
@@ -104,6 +109,7 @@ impl Store {
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
             file.table.retire();
         }
+        values.gone.values().for_each(|file| file.retire());
         Ok(next)
     }
 
@@ -178,19 +184,22 @@ impl Store {
     fn added_file(&self, change: &Change) -> Option<PathBuf> {
         match change {
             Change::AddFile { file, .. } => Some(self.files.table_path(file.table)),
+            Change::ValueFile(file) if file.state == ValueFileState::Live => {
+                Some(self.files.value_path(file.file))
+            }
             _ => None,
         }
     }
 
-    /// Returns a number for a new table, and extends the lease in the manifest if necessary.
-    pub(crate) fn next_table_id(&self) -> Result<TableId> {
+    /// Returns a number for a new table or value file, and extends the lease in the manifest if necessary.
+    pub(crate) fn next_file_number(&self) -> Result<u64> {
         let number = self.files.fresh_number();
         if !self.files.is_leased(number) {
             let mut control = self.control.lock();
             let edit = Edit { changes: vec![self.files.lease()] };
             self.append_edit(&mut control, edit, || {})?;
         }
-        Ok(TableId(number))
+        Ok(number)
     }
 
     /// Rewrites the manifest if that makes it much smaller. Returns whether it did.
@@ -277,6 +286,9 @@ pub(crate) fn snapshot(
         changes.push(Change::Policy { keyspace: id, name, blob });
         changes.extend(keyspace.state.saved_lookups());
         let tree = keyspace.state.view().tree.clone();
+        for file in value_files(tree.files().map(|(_, _, file)| file)).into_values() {
+            changes.push(Change::ValueFile(file.record().clone()));
+        }
         for (level, runs) in tree.levels.iter().enumerate() {
             let level = level as u8;
             for run in &runs.runs {

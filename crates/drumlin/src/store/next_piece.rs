@@ -12,8 +12,10 @@ use crate::filter::{JobFilters, MergedInputs, OutputTarget};
 use crate::keyspace::KeyspaceState;
 use crate::options::FilterMode;
 use crate::table::TableOptions;
+use crate::value::ValueSpec;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::LimitView;
+use std::collections::BTreeMap;
 
 /// Bytes of input that a piece is cut to at most.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -55,6 +57,14 @@ impl Store {
             file_bytes,
             filters: JobFilters::begin(&self.filters, keyspace, inputs, destination),
             owner: Some(keyspace.owner()),
+            values: ValueSpec {
+                threshold: Some(options.value_threshold).filter(|&least| least > 0),
+                keyspace: keyspace.id,
+                compression: options.compression,
+                created_seq: self.publisher.visible(),
+                write_bytes: self.job_bytes() / 8,
+                inputs: BTreeMap::new(),
+            },
         }
     }
 

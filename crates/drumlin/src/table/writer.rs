@@ -9,18 +9,16 @@
 use super::BlockCache;
 use super::carry::Carry;
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::file_sink::{FileSink, WRITE_BYTES};
 use drumlin_env::sync::Arc;
-use drumlin_env::{Env, File, FileKind, Fs};
+use drumlin_env::{Env, FileKind, Fs};
 use drumlin_format::compression::Compression;
-use drumlin_format::table::{BuildError, FilterSpec, Owner, Sink, TableBuilder, TableSettings, TableSummary};
+use drumlin_format::table::{
+    BuildError, FilterSpec, Owner, TableBuilder, TableSettings, TableSummary, ValueReference,
+};
 use drumlin_types::{KeyRange, Kind, Seq, TableId};
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Size of the write buffer in bytes.
-const WRITE_BYTES: usize = 1 << 20;
-/// Smallest size of the write buffer.
-const WRITE_LEAST: usize = 64 << 10;
 
 /// Options for writing a table.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +91,12 @@ impl TableWriter {
     /// Sets the keyspace that owns the table.
     pub(crate) fn set_owner(&mut self, owner: Option<Owner>) -> Result<()> {
         self.builder()?.set_owner(owner);
+        Ok(())
+    }
+
+    /// Sets the list of value files that the entries point to.
+    pub(crate) fn set_value_files(&mut self, files: Vec<ValueReference>) -> Result<()> {
+        self.builder()?.set_value_files(files);
         Ok(())
     }
 
@@ -207,57 +211,5 @@ impl Drop for TableWriter {
     fn drop(&mut self) {
         // If this fails, recovery removes the file as an orphan.
         let _ = self.unlink();
-    }
-}
-
-/// Output file with its write buffer.
-struct FileSink {
-    file: File,
-    /// File offset at which the buffer starts.
-    offset: u64,
-    buffer: Vec<u8>,
-    /// Largest size of the buffer.
-    limit: usize,
-}
-
-impl FileSink {
-    fn new(file: File, limit: usize) -> FileSink {
-        let limit = limit.clamp(WRITE_LEAST, WRITE_BYTES);
-        FileSink { file, offset: 0, buffer: Vec::with_capacity(limit), limit }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let result = self.file.write_at(self.offset, &self.buffer);
-        if !(drumlin_types::bug!("write-error-ignored") && result.is_err()) {
-            result?;
-        }
-        self.offset += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.flush()?;
-        if !drumlin_types::bug!("no-table-sync") {
-            self.file.sync_data()?;
-        }
-        self.file.close()
-    }
-}
-
-impl Sink for FileSink {
-    type Error = io::Error;
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.len() + bytes.len() > self.limit && !self.buffer.is_empty() {
-            self.flush()?;
-        }
-        if bytes.len() >= self.limit {
-            self.file.write_at(self.offset, bytes)?;
-            self.offset += bytes.len() as u64;
-            return Ok(());
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
     }
 }

@@ -7,8 +7,9 @@
 //! - The sequence range is that of the whole table, so it contains the range of the part.
 
 use super::pins::TableHandle;
+use super::value_handle::ValueUse;
 use drumlin_env::sync::{Arc, atomic};
-use drumlin_format::manifest::{FileRecord, ValueRef};
+use drumlin_format::manifest::FileRecord;
 use drumlin_types::contract::{FileState, FileView, LookupStats};
 use drumlin_types::{KeyRange, RunId, Seq, TableId};
 
@@ -159,7 +160,7 @@ pub(crate) struct FileMeta {
     /// Whether the value file already counts the predecessor of each entry as dead.
     pub(crate) accounted: bool,
     /// Value files that the table points into.
-    pub(crate) value_refs: Arc<[ValueRef]>,
+    pub(crate) values: Arc<[ValueUse]>,
     pub(crate) access: Arc<AccessCounters>,
     /// Whether lookups skip the filter. Apart from the counters, which most lookups do not touch.
     pub(crate) skips_filter: atomic::AtomicBool,
@@ -185,7 +186,7 @@ impl FileMeta {
             table: self.table.clone(),
             bounds: range,
             counts: self.counts.part(entries),
-            value_refs: self.value_refs.clone(),
+            values: self.values.clone(),
             access: Arc::new(access),
             // The number at which the whole file's filter is used again says nothing about a part.
             skips_filter: atomic::AtomicBool::new(false),
@@ -196,7 +197,7 @@ impl FileMeta {
     /// Returns the bytes of memory that the reference takes, with the handle of its table and without the open table.
     pub(crate) fn held_bytes(&self) -> usize {
         let end = self.bounds.end.as_ref().map_or(0, |end| end.len());
-        FILE_BYTES + self.bounds.start.len() + end + size_of_val(&*self.value_refs)
+        FILE_BYTES + self.bounds.start.len() + end + size_of_val(&*self.values)
     }
 
     /// Returns the manifest's record of the file.
@@ -221,13 +222,17 @@ impl FileMeta {
             fp_rate: self.fp_rate,
             checksum: self.checksum,
             accounted: self.accounted,
-            value_refs: self.value_refs.to_vec(),
+            value_refs: self.values.iter().map(ValueUse::reference).collect(),
             lookups: [lookups.empty as f32, lookups.found as f32, lookups.dead as f32],
         }
     }
 
-    /// Creates the file that `record` describes.
-    pub(crate) fn from_record(record: &FileRecord, table: Arc<TableHandle>) -> FileMeta {
+    /// Creates the file that `record` describes. `values` are the value files that it points to.
+    pub(crate) fn from_record(
+        record: &FileRecord,
+        table: Arc<TableHandle>,
+        values: Arc<[ValueUse]>,
+    ) -> FileMeta {
         let count = |n: f32| atomic::AtomicU64::new(if n.is_finite() && n > 0.0 { n as u64 } else { 0 });
         let [empty, found, dead] = record.lookups.map(count);
         FileMeta {
@@ -247,7 +252,7 @@ impl FileMeta {
             fp_rate: record.fp_rate,
             checksum: record.checksum,
             accounted: record.accounted,
-            value_refs: record.value_refs.clone().into(),
+            values,
             access: Arc::new(AccessCounters {
                 empty,
                 found,

@@ -18,9 +18,13 @@ pub(crate) mod pins;
 mod run_index;
 pub(crate) mod state;
 pub(crate) mod tree;
+mod value_files;
+mod value_handle;
 
 pub(crate) use file::{Counts, FileMeta, Hit, LOOKUP_SAMPLE};
 pub(crate) use manifest::ManifestFile;
 pub(crate) use pins::{Obsolete, ObsoleteFile, TableHandle};
 pub(crate) use state::{HighWaterMarks, KeyspaceRecord, ManifestState, RefusedEdit};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};
+pub(crate) use value_files::{ValueChanges, ValueHandles, value_files};
+pub(crate) use value_handle::{ValueHandle, ValueUse};

@@ -8,7 +8,7 @@ use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
 use crate::table::{OpenTable, Table, TableCache, TablePointer};
 use drumlin_env::sync::{Arc, Mutex, Weak, atomic};
-use drumlin_types::TableId;
+use drumlin_types::{TableId, ValueFileId};
 use std::path::PathBuf;
 
 /// A physical table: its number and length, shared by every reference to it.
@@ -91,6 +91,7 @@ impl RetiredTables {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ObsoleteFile {
     Table(TableId),
+    Value(ValueFileId),
     Other(PathBuf),
 }
 
@@ -135,7 +136,17 @@ impl Default for Obsolete {
 }
 
 impl Obsolete {
-    fn push(&self, file: ObsoleteFile, len: u64) {
+    /// Counts the bytes of a file that a handle stands for.
+    pub(super) fn add(&self, len: u64) {
+        self.bytes.fetch_add(len, atomic::Ordering::Relaxed);
+    }
+
+    /// Ends the count of the bytes of a file that stays on disk.
+    pub(super) fn forget(&self, len: u64) {
+        self.bytes.fetch_sub(len, atomic::Ordering::Relaxed);
+    }
+
+    pub(super) fn push(&self, file: ObsoleteFile, len: u64) {
         self.queue.lock().push(Queued { file, len, attempts: 0, due: 0 });
     }
 
@@ -195,7 +206,7 @@ impl Obsolete {
     pub(crate) fn take_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         self.queue.lock().retain(|queued| match &queued.file {
-            ObsoleteFile::Table(_) => true,
+            ObsoleteFile::Table(_) | ObsoleteFile::Value(_) => true,
             ObsoleteFile::Other(path) => {
                 self.bytes.fetch_sub(queued.len, atomic::Ordering::Relaxed);
                 files.push(path.clone());

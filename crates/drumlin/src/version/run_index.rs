@@ -87,7 +87,10 @@ mod tests {
             let id = TableId(at as u64);
             let mut record = record(id, RunId(1), 1, Key::new(&cuts[at]));
             record.end = end.map(|end| Key::new(end));
-            Arc::new(FileMeta::from_record(&record, TableHandle::new(id, 100, queue.clone())))
+            {
+                let table = TableHandle::new(id, 100, queue.clone());
+                Arc::new(FileMeta::from_record(&record, table, Arc::from([])))
+            }
         };
         let kept = (0..cuts.len() - 1).filter(|at| !gaps[at % gaps.len()]);
         let mut files: Vec<_> = kept.map(|at| meta(at, Some(&cuts[at + 1]))).collect();

@@ -7,13 +7,15 @@
 //! An edit is applied in full or not at all: a refused edit is undone. Applying an edit costs one map operation for
 //! each change, independent of the size of the tree. The state takes memory in proportion to the manifest's snapshot.
 
-use super::{FileMeta, Obsolete, Run, TableHandle, Tree, check};
+use super::{FileMeta, Obsolete, Run, TableHandle, Tree, ValueHandle, ValueHandles, ValueUse, check};
 use crate::base::error::{Error, ErrorKind};
 use crate::options::{KeyspaceOptions, Options};
 use drumlin_env::sync::Arc;
-use drumlin_format::manifest::{Change, Edit, FileRecord, KeyspaceLookups, TableLife};
+use drumlin_format::manifest::{
+    Change, Edit, FileRecord, KeyspaceLookups, TableLife, ValueFileRecord, ValueFileState,
+};
 use drumlin_types::contract::RunTag;
-use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, Seq, TableId};
+use drumlin_types::{Key, KeyspaceId, LogNumber, RunId, Seq, TableId, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run of a keyspace: its level and its tag.
@@ -34,6 +36,14 @@ pub(crate) struct KeyspaceRecord {
     pub(crate) lives: Vec<TableLife>,
     runs: BTreeMap<RunId, RunRecord>,
     files: BTreeMap<FileKey, FileRecord>,
+    values: BTreeMap<ValueFileId, ValueFile>,
+}
+
+/// A value file, and how many references to tables point to it.
+#[derive(Clone, Debug)]
+struct ValueFile {
+    record: ValueFileRecord,
+    references: u64,
 }
 
 /// Numbers that only grow.
@@ -100,6 +110,7 @@ enum Undo {
     StoreOption(String, Option<String>),
     Run(KeyspaceId, RunId, Option<RunRecord>),
     File(KeyspaceId, FileKey, Option<Box<FileRecord>>),
+    Value(KeyspaceId, ValueFileId, Option<Box<ValueFile>>),
     Flushed(KeyspaceId, Seq),
     Lookups(KeyspaceId, Option<KeyspaceLookups>),
     Lives(KeyspaceId, Vec<TableLife>),
@@ -202,7 +213,11 @@ impl ManifestState {
                 self.marks.raise(change);
                 Ok(Undo::Nothing)
             }
-            Change::ValueFile(_) | Change::ValueCounters { .. } | Change::Extension { .. } => {
+            Change::ValueFile(record) => self.change_value_file(record),
+            Change::ValueCounters { file, dead_bytes, dead_entries } => {
+                Ok(self.count_dead(*file, *dead_bytes, *dead_entries))
+            }
+            Change::Extension { .. } => {
                 self.carried.push(change.clone());
                 Ok(Undo::Carry)
             }
@@ -252,14 +267,15 @@ impl ManifestState {
                 if record.files.contains_key(&key) {
                     return Err(inconsistent("a reference to a table is added twice"));
                 }
-                record.files.insert(key.clone(), file.clone());
+                record.set_file(&key, Some(file.clone())).map_err(inconsistent)?;
                 self.marks.next_file = self.marks.next_file.max(file.table.0.saturating_add(1));
                 Ok(Undo::File(*keyspace, key, None))
             }
             Change::RemoveFile { keyspace, table, start } => {
                 let key = (*table, start.clone());
                 let missing = || inconsistent(format!("an edit removes {table}, which is not in the tree"));
-                let before = self.keyspace(*keyspace)?.files.remove(&key).ok_or_else(missing)?;
+                let record = self.keyspace(*keyspace)?;
+                let before = record.set_file(&key, None).map_err(inconsistent)?.ok_or_else(missing)?;
                 Ok(Undo::File(*keyspace, key, Some(Box::new(before))))
             }
             Change::Lookups { keyspace, table, start, lookups } => {
@@ -304,17 +320,72 @@ impl ManifestState {
             Undo::Lookups(id, before) => self.with(id, |record| record.lookups = before),
             Undo::Lives(id, before) => self.with(id, |record| record.lives = before),
             Undo::Operator(id, before) => self.with(id, |record| record.operator = before),
+            Undo::Value(id, file, before) => {
+                self.with(id, |record| put_back(&mut record.values, file, before.map(|file| *file)));
+            }
             Undo::Run(id, run, before) => self.with(id, |record| put_back(&mut record.runs, run, before)),
             Undo::File(id, key, before) => {
-                self.with(id, |record| put_back(&mut record.files, key, before.map(|file| *file)));
+                self.with(id, |record| drop(record.set_file(&key, before.map(|file| *file))));
             }
         }
+    }
+
+    /// Adds a value file, or removes one that no table points to any more.
+    fn change_value_file(&mut self, file: &ValueFileRecord) -> Result<Undo, RefusedEdit> {
+        let (id, keyspace) = (file.file, file.keyspace);
+        let record = self.keyspace(keyspace)?;
+        let known = record.values.get(&id);
+        let before = match (file.state, known) {
+            (ValueFileState::Live, None) => {
+                let added = ValueFile { record: file.clone(), references: 0 };
+                record.values.insert(id, added);
+                self.marks.next_file = self.marks.next_file.max(id.0.saturating_add(1));
+                None
+            }
+            (ValueFileState::Live, Some(_)) => {
+                return Err(inconsistent(format!("value file {id} is added twice")));
+            }
+            (ValueFileState::Gone, Some(known)) if known.references == 0 => record.values.remove(&id),
+            (ValueFileState::Gone, Some(_)) => {
+                return Err(inconsistent(format!("value file {id} is removed although tables point to it")));
+            }
+            (ValueFileState::Gone, None) => {
+                return Err(inconsistent(format!(
+                    "an edit removes value file {id}, which is not in the store"
+                )));
+            }
+            (ValueFileState::Moved(_), _) => {
+                return Err(inconsistent(format!(
+                    "value file {id} was collected, which this version cannot read"
+                )));
+            }
+        };
+        Ok(Undo::Value(keyspace, id, before.map(Box::new)))
+    }
+
+    /// Updates the counts of dead data of a value file. They are advice, and may come after the file is gone.
+    fn count_dead(&mut self, id: ValueFileId, bytes: u64, entries: u64) -> Undo {
+        for (keyspace, record) in &mut self.keyspaces {
+            if let Some(file) = record.values.get_mut(&id) {
+                let before = Box::new(file.clone());
+                file.record.dead_bytes = bytes.min(file.record.total_bytes);
+                file.record.dead_entries = entries.min(file.record.entries);
+                return Undo::Value(*keyspace, id, Some(before));
+            }
+        }
+        Undo::Nothing
     }
 
     fn with(&mut self, id: KeyspaceId, change: impl FnOnce(&mut KeyspaceRecord)) {
         if let Some(record) = self.keyspaces.get_mut(&id) {
             change(record);
         }
+    }
+
+    /// Returns every value file, with its expected length.
+    pub(crate) fn value_files(&self) -> BTreeMap<ValueFileId, u64> {
+        let files = self.keyspaces.values().flat_map(|keyspace| keyspace.values.values());
+        files.map(|file| (file.record.file, file.record.file_len)).collect()
     }
 
     /// Returns every table that is referred to, with its expected length.
@@ -345,10 +416,55 @@ impl KeyspaceRecord {
         self.files.values()
     }
 
+    /// Sets or removes a reference to a table, and counts the references to its value files. Returns the previous one.
+    /// It changes nothing if the table points to an unknown value file.
+    fn set_file(&mut self, key: &FileKey, file: Option<FileRecord>) -> Result<Option<FileRecord>, String> {
+        for used in file.iter().flat_map(|file| &file.value_refs) {
+            if !self.values.contains_key(&used.file) {
+                return Err(format!(
+                    "{} points to value file {}, which is not in the store",
+                    key.0, used.file
+                ));
+            }
+        }
+        let mut count = |file: &FileRecord, add: bool| {
+            for used in &file.value_refs {
+                if let Some(value) = self.values.get_mut(&used.file) {
+                    let references = value.references;
+                    value.references = if add { references + 1 } else { references.saturating_sub(1) };
+                }
+            }
+        };
+        if let Some(file) = &file {
+            count(file, true);
+        }
+        let before = match file {
+            Some(file) => self.files.insert(key.clone(), file),
+            None => self.files.remove(key),
+        };
+        if let Some(before) = &before {
+            count(before, false);
+        }
+        Ok(before)
+    }
+
     /// Builds the tree of this keyspace. References to one table share its handle.
     pub(crate) fn tree(&self, obsolete: &Arc<Obsolete>) -> Result<Tree, String> {
         let mut handles: BTreeMap<TableId, Arc<TableHandle>> = BTreeMap::new();
         let mut runs: BTreeMap<RunId, Run> = BTreeMap::new();
+        let values: ValueHandles = self
+            .values
+            .iter()
+            .map(|(id, file)| (*id, ValueHandle::new(file.record.clone(), obsolete.clone())))
+            .collect();
+        let used = |file: &FileRecord| -> Result<Arc<[ValueUse]>, String> {
+            let uses = file.value_refs.iter().map(|used| {
+                let missing = || format!("{} points to a missing value file {}", file.table, used.file);
+                let file = values.get(&used.file).cloned().ok_or_else(missing)?;
+                Ok(ValueUse { file, entries: used.entries, bytes: used.bytes })
+            });
+            uses.collect()
+        };
         for file in self.files.values() {
             let handle = handles
                 .entry(file.table)
@@ -356,7 +472,7 @@ impl KeyspaceRecord {
                 .clone();
             let tag = || self.runs.get(&file.run).map(|(_, tag)| tag.clone()).unwrap_or_default();
             let run = runs.entry(file.run).or_insert_with(|| Run::new(file.run, tag()));
-            run.files.push(Arc::new(FileMeta::from_record(file, handle)));
+            run.files.push(Arc::new(FileMeta::from_record(file, handle, used(file)?)));
         }
         let mut tree = Tree::empty();
         for (id, mut run) in runs {

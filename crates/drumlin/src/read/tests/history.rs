@@ -161,7 +161,7 @@ impl MergeOperator for Join {
 
 /// Resolves the pointers of random histories.
 pub(crate) fn pointers() -> Arc<PointerReader> {
-    Arc::new(|key, pointer| Ok(Slice::from(pointed(key, pointer))))
+    Arc::new(|key, _, pointer| Ok(Slice::from(pointed(key, pointer))))
 }
 
 /// Returns options to read `bounds` at `snapshot`.

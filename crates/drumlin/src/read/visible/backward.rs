@@ -97,7 +97,7 @@ impl<C: Cursor> VisibleIter<C> {
     /// Evaluates the versions of `key`. The cursor is on its oldest version, and `cover` is the newest tombstone over
     /// it. Holds the value if it is visible. Leaves the cursor on the last entry before the key in any case.
     fn decide_oldest_first(&mut self, cover: Seq) -> Result<Verdict> {
-        let mut base = Meaning::Deleted;
+        let (mut base, mut base_seq) = (Meaning::Deleted, 0);
         let mut expired = false;
         self.operands.clear();
         self.shared = None;
@@ -112,7 +112,7 @@ impl<C: Cursor> VisibleIter<C> {
                     Meaning::Operand { skip } => self.operands.push(&self.cursor.value()[skip..]),
                     Meaning::ExpiredOperand => expired = true,
                     meaning => {
-                        base = meaning;
+                        (base, base_seq) = (meaning, self.cursor.seq());
                         expired = self.cursor.kind() == Kind::PutExpiring;
                         self.operands.clear();
                         self.hold_value(meaning);
@@ -126,7 +126,7 @@ impl<C: Cursor> VisibleIter<C> {
             self.cursor.prev()?;
         }
         self.walk.pass(steps);
-        Ok(match self.settle(base)? {
+        Ok(match self.settle(base, base_seq)? {
             true => Verdict::Visible,
             false if expired => Verdict::Expired,
             false => Verdict::Deleted,
@@ -145,9 +145,9 @@ impl<C: Cursor> VisibleIter<C> {
         }
     }
 
-    /// Computes and holds the value of `base`, held in the buffer, and the operands, oldest first. Returns whether
-    /// there is one.
-    fn settle(&mut self, base: Meaning) -> Result<bool> {
+    /// Computes and holds the value of `base`, the version `base_seq` that the buffer holds, and the operands, oldest
+    /// first. Returns whether there is one.
+    fn settle(&mut self, base: Meaning, base_seq: Seq) -> Result<bool> {
         if self.operands.is_empty() && base == Meaning::Deleted {
             return Ok(false);
         }
@@ -155,7 +155,7 @@ impl<C: Cursor> VisibleIter<C> {
             return Ok(true);
         }
         if base == Meaning::Pointer {
-            self.shared = Some(self.resolver().follow(&self.key, &self.buffer)?);
+            self.shared = Some(self.resolver().follow(&self.key, base_seq, &self.buffer)?);
         }
         if !self.operands.is_empty() {
             let below = match (base, &self.shared) {

@@ -173,7 +173,8 @@ impl<C: Cursor> VisibleIter<C> {
             }
             Meaning::Pointer => {
                 self.take_key();
-                self.shared = Some(self.resolver().follow(&self.key, self.cursor.value())?);
+                self.shared =
+                    Some(self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?);
                 self.position = Position::Held(Side::Ahead);
             }
             Meaning::Operand { .. } | Meaning::ExpiredOperand => return self.merge_newest_first(cover),
@@ -213,7 +214,10 @@ impl<C: Cursor> VisibleIter<C> {
                     self.position = Position::Shown { skip: 0 };
                     return Ok(Verdict::Visible);
                 }
-                Meaning::Pointer => pointed = Some(self.resolver().follow(&self.key, self.cursor.value())?),
+                Meaning::Pointer => {
+                    pointed =
+                        Some(self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?)
+                }
             }
             break;
         }

@@ -1,0 +1,227 @@
+//! Separates the large values of a flush or compaction from its tables.
+//!
+//! A put of at least the threshold goes to the open value file, and its entry becomes a pointer. Pointers of the inputs
+//! are kept. Merge operands, values that expire and smaller values stay in the table.
+//!
+//! A value file ends with the table that points to it, or earlier when it is full. So a new value file belongs to one
+//! table at first, and a table can have several.
+//!
+//! Until the outputs are installed, the files belong to the separator. Dropping it removes them.
+
+use super::reader::ValueFiles;
+use super::writer::ValueWriter;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::version::{Obsolete, ValueHandle, ValueHandles, ValueUse};
+use drumlin_env::Env;
+use drumlin_env::sync::Arc;
+use drumlin_format::compression::Compression;
+use drumlin_format::manifest::{ValueFileRecord, ValueFileState};
+use drumlin_format::table::ValueReference;
+use drumlin_format::value::{ValueFileHeader, ValueFileSettings, ValuePointer};
+use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
+use std::collections::BTreeMap;
+
+/// Size at which a value file is full.
+const VALUE_FILE_BYTES: u64 = 64 << 20;
+
+/// Which values a job separates, and how.
+pub(crate) struct ValueSpec {
+    /// Length of the smallest values that are separated; `None` if none are.
+    pub(crate) threshold: Option<u64>,
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) compression: Compression,
+    /// The store's newest sequence number when the job began.
+    pub(crate) created_seq: Seq,
+    /// Memory for the write buffer in bytes.
+    pub(crate) write_bytes: usize,
+    /// Value files that the inputs point to.
+    pub(crate) inputs: ValueHandles,
+}
+
+/// Values of one job.
+pub(crate) struct Separator {
+    env: Env,
+    files: Arc<ValueFiles>,
+    obsolete: Arc<Obsolete>,
+    spec: ValueSpec,
+    open: Option<ValueWriter>,
+    /// Number of the next value file.
+    next: Option<ValueFileId>,
+    /// Entries and bytes of the open table in each value file.
+    uses: BTreeMap<ValueFileId, (u64, u64)>,
+    /// Finished value files.
+    done: ValueHandles,
+    pointer: Vec<u8>,
+    installed: bool,
+}
+
+impl Separator {
+    pub(crate) fn new(
+        env: Env,
+        files: Arc<ValueFiles>,
+        obsolete: Arc<Obsolete>,
+        spec: ValueSpec,
+    ) -> Separator {
+        Separator {
+            env,
+            files,
+            obsolete,
+            spec,
+            open: None,
+            next: None,
+            uses: BTreeMap::new(),
+            done: BTreeMap::new(),
+            pointer: Vec::new(),
+            installed: false,
+        }
+    }
+
+    /// Returns whether the next entry may begin a value file that has no number yet.
+    #[inline]
+    pub(crate) fn needs_number(&self) -> bool {
+        self.spec.threshold.is_some() && self.next.is_none()
+    }
+
+    /// Sets the number of the next value file.
+    pub(crate) fn give_number(&mut self, id: ValueFileId) {
+        debug_assert!(self.next.is_none(), "a file number would be lost");
+        self.next = Some(id);
+    }
+
+    /// Returns the kind and value that the table holds for this entry.
+    #[inline]
+    pub(crate) fn separate<'a>(
+        &'a mut self,
+        key: &[u8],
+        seq: Seq,
+        kind: Kind,
+        value: &'a [u8],
+    ) -> Result<(Kind, &'a [u8])> {
+        match kind {
+            Kind::Put if self.spec.threshold.is_some_and(|least| value.len() as u64 >= least) => {
+                self.write(key, seq, value)?;
+                Ok((Kind::PutPointer, &self.pointer))
+            }
+            Kind::PutPointer => {
+                self.keep(value)?;
+                Ok((kind, value))
+            }
+            _ => Ok((kind, value)),
+        }
+    }
+
+    /// Writes `value` to the open value file, and the pointer to it to `pointer`.
+    fn write(&mut self, key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.size() >= VALUE_FILE_BYTES) {
+            self.end_file()?;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.begin_file()?);
+        }
+        let open = self.open.as_mut().expect("just opened");
+        let place = open.add(key, seq, value)?;
+        self.pointer.clear();
+        ValuePointer { place: Some(place), history: None }.encode_into(&mut self.pointer);
+        self.count(place.file, place.record.record_len());
+        Ok(())
+    }
+
+    /// Counts a pointer of an input, which stays as it is.
+    fn keep(&mut self, pointer: &[u8]) -> Result<()> {
+        let damaged = |what: &str| Error::new(ErrorKind::Corruption, what);
+        let pointer = ValuePointer::decode(pointer).map_err(|damage| damaged(damage.what))?;
+        let Some(place) = pointer.place else { return Ok(()) };
+        if !self.spec.inputs.contains_key(&place.file) {
+            return Err(damaged("an entry points to a value file that its table does not list"));
+        }
+        self.count(place.file, place.record.record_len());
+        Ok(())
+    }
+
+    fn count(&mut self, file: ValueFileId, bytes: u64) {
+        let (entries, all) = self.uses.entry(file).or_default();
+        *entries += 1;
+        *all += bytes;
+    }
+
+    /// Ends the open value file with its table. Returns the value files that the table points to.
+    pub(crate) fn end_table(&mut self) -> Result<Vec<ValueUse>> {
+        self.end_file()?;
+        let uses = std::mem::take(&mut self.uses).into_iter();
+        let used = uses.map(|(id, (entries, bytes))| {
+            let file = self.done.get(&id).or_else(|| self.spec.inputs.get(&id)).cloned();
+            let missing = || Error::new(ErrorKind::Bug, format!("value file {id} has no handle"));
+            Ok(ValueUse { file: file.ok_or_else(missing)?, entries, bytes })
+        });
+        used.collect()
+    }
+
+    /// Returns the bytes of finished value files.
+    pub(crate) fn bytes_finished(&self) -> u64 {
+        self.done.values().map(|file| file.record().file_len).sum()
+    }
+
+    /// Returns the approximate number of bytes written so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes_finished() + self.open.as_ref().map_or(0, ValueWriter::size)
+    }
+
+    /// Records that the outputs are part of a durable tree.
+    pub(crate) fn installed(&mut self) {
+        self.installed = true;
+    }
+
+    fn begin_file(&mut self) -> Result<ValueWriter> {
+        let missing = || Error::new(ErrorKind::Bug, "a value file was started without a file number");
+        let file = self.next.take().ok_or_else(missing)?;
+        let ValueSpec { keyspace, compression, created_seq, write_bytes, .. } = self.spec;
+        let header = ValueFileHeader { file, created_seq, keyspace, class: 0 };
+        let settings = ValueFileSettings { header, compression };
+        ValueWriter::create(&self.env, &self.files.path(file), settings, write_bytes)
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let id = open.id();
+        let summary = open.finish()?;
+        let properties = summary.properties;
+        let record = ValueFileRecord {
+            keyspace: self.spec.keyspace,
+            file: id,
+            state: ValueFileState::Live,
+            class: 0,
+            file_len: summary.file_len,
+            entries: properties.records,
+            total_bytes: properties.record_bytes,
+            dead_bytes: 0,
+            dead_entries: 0,
+            created_seq: self.spec.created_seq,
+            end_seq: Seq::MAX,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            checksum: summary.checksum,
+        };
+        self.done.insert(id, ValueHandle::new(record, self.obsolete.clone()));
+        Ok(())
+    }
+}
+
+/// Returns the list of value files for the properties of a table.
+pub(crate) fn references(uses: &[ValueUse]) -> Vec<ValueReference> {
+    let reference =
+        |used: &ValueUse| ValueReference { file: used.file.id(), entries: used.entries, bytes: used.bytes };
+    uses.iter().map(reference).collect()
+}
+
+impl Drop for Separator {
+    fn drop(&mut self) {
+        // During a panic, an edit that names the files may already be on disk. The next open decides about them.
+        if self.installed || drumlin_env::is_unwinding() {
+            return;
+        }
+        for file in self.done.values() {
+            // Once no tree holds the file, it is unlinked, and tried again if that fails.
+            file.retire();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Writes a value file. Finishing syncs the data and closes the file. The caller syncs the directory entry, once for
+//! all files of a job. A writer that is dropped unfinished removes its file.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::file_sink::FileSink;
+use drumlin_env::{Env, FileKind, Fs};
+use drumlin_format::value::{
+    BuildError, Place, VALUE_HEADER_LEN, ValueFileBuilder, ValueFileSettings, ValueFileSummary,
+};
+use drumlin_types::{Seq, ValueFileId};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Writer of one value file.
+pub(super) struct ValueWriter {
+    fs: Fs,
+    path: PathBuf,
+    id: ValueFileId,
+    /// `None` after `finish`.
+    builder: Option<ValueFileBuilder<FileSink>>,
+    finished: bool,
+}
+
+impl ValueWriter {
+    /// Starts a value file at `path`.
+    pub(super) fn create(
+        env: &Env,
+        path: &Path,
+        settings: ValueFileSettings,
+        write_bytes: usize,
+    ) -> Result<ValueWriter> {
+        let file = env.fs().create(path, FileKind::Value);
+        let file = file.map_err(|e| Error::io(path, "cannot create a value file", e))?;
+        let mut writer = ValueWriter {
+            fs: env.fs().clone(),
+            path: path.to_owned(),
+            id: settings.header.file,
+            builder: None,
+            finished: false,
+        };
+        let builder = ValueFileBuilder::new(FileSink::new(file, write_bytes), settings);
+        writer.builder = Some(builder.map_err(|error| writer.error(error))?);
+        Ok(writer)
+    }
+
+    /// Appends a value. Values arrive in internal order of their versions.
+    pub(super) fn add(&mut self, key: &[u8], seq: Seq, value: &[u8]) -> Result<Place> {
+        let Some(builder) = self.builder.as_mut() else {
+            return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
+        };
+        let added = builder.add(key, seq, value);
+        let record = added.map_err(|error| self.error(error))?;
+        Ok(Place { file: self.id, record })
+    }
+
+    pub(super) fn id(&self) -> ValueFileId {
+        self.id
+    }
+
+    /// Returns the bytes written so far.
+    pub(super) fn size(&self) -> u64 {
+        self.builder.as_ref().map_or(VALUE_HEADER_LEN as u64, ValueFileBuilder::written)
+    }
+
+    /// Writes the rest, syncs the data and closes the file.
+    pub(super) fn finish(&mut self) -> Result<ValueFileSummary> {
+        let Some(builder) = self.builder.take() else {
+            return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
+        };
+        let (summary, sink) = builder.finish().map_err(|error| self.error(error))?;
+        sink.finish().map_err(|e| Error::io(&self.path, "cannot finish a value file", e))?;
+        self.finished = true;
+        Ok(summary)
+    }
+
+    fn error(&self, error: BuildError<io::Error>) -> Error {
+        match error {
+            BuildError::Sink(error) => Error::io(&self.path, "cannot write a value file", error),
+            BuildError::TooLong => Error::new(ErrorKind::InvalidArgument, error.to_string()),
+            BuildError::OutOfOrder | BuildError::FileTooLarge | BuildError::Empty => {
+                Error::new(ErrorKind::Bug, format!("{error} ({})", self.path.display()))
+            }
+        }
+    }
+}
+
+impl Drop for ValueWriter {
+    fn drop(&mut self) {
+        self.builder = None;
+        if !self.finished {
+            // If this fails, recovery removes the file as an orphan.
+            let _ = self.fs.unlink(&self.path, FileKind::Value);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Which value files a tree points to, and how an edit changes that.
+
+use super::file::FileMeta;
+use super::tree::{KeyspaceEdit, Tree};
+use super::value_handle::ValueHandle;
+use drumlin_env::sync::Arc;
+use drumlin_format::manifest::{Change, ValueFileRecord, ValueFileState};
+use drumlin_types::ValueFileId;
+use std::collections::BTreeMap;
+
+/// Value files by number.
+pub(crate) type ValueHandles = BTreeMap<ValueFileId, Arc<ValueHandle>>;
+
+/// Returns the value files that `files` point to.
+pub(crate) fn value_files<'a>(files: impl Iterator<Item = &'a Arc<FileMeta>>) -> ValueHandles {
+    let uses = files.flat_map(|file| file.values.iter());
+    uses.map(|used| (used.file.id(), used.file.clone())).collect()
+}
+
+/// Value files that an edit adds to a tree, and those that no table points to after it.
+#[derive(Default)]
+pub(crate) struct ValueChanges {
+    pub(crate) added: ValueHandles,
+    pub(crate) gone: ValueHandles,
+}
+
+impl ValueChanges {
+    /// Returns what changes from `tree` to `next` by `edit`.
+    pub(crate) fn between(tree: &Tree, edit: &KeyspaceEdit, next: &Tree) -> ValueChanges {
+        let is_removed = |file: &FileMeta| edit.remove.iter().any(|(table, _)| *table == file.id());
+        let mut added = value_files(edit.add.iter().map(|(_, _, file)| file));
+        let mut gone = value_files(tree.files().map(|(_, _, file)| file).filter(|file| is_removed(file)));
+        // Most edits touch no value files.
+        if !added.is_empty() {
+            let before = value_files(tree.files().map(|(_, _, file)| file));
+            added.retain(|id, _| !before.contains_key(id));
+        }
+        if !gone.is_empty() {
+            let after = value_files(next.files().map(|(_, _, file)| file));
+            gone.retain(|id, _| !after.contains_key(id));
+        }
+        ValueChanges { added, gone }
+    }
+
+    /// Returns the changes of the manifest that come before files are added.
+    pub(crate) fn additions(&self) -> impl Iterator<Item = Change> + '_ {
+        self.added.values().map(|file| Change::ValueFile(file.record().clone()))
+    }
+
+    /// Returns the changes of the manifest that come after files are removed.
+    pub(crate) fn removals(&self) -> impl Iterator<Item = Change> + '_ {
+        self.gone.values().map(|file| {
+            Change::ValueFile(ValueFileRecord { state: ValueFileState::Gone, ..file.record().clone() })
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Handles of value files.
+//!
+//! Every table that points to a value file holds its handle. When a durable edit removes the last table of the tree
+//! that does, the handle is *retired*. When the last tree that still holds such a table is dropped, the file joins the
+//! queue of files to unlink ([`Obsolete`]).
+
+use super::pins::{Obsolete, ObsoleteFile};
+use drumlin_env::sync::{Arc, atomic};
+use drumlin_format::manifest::{ValueFileRecord, ValueRef};
+use drumlin_types::ValueFileId;
+
+/// A value file, shared by every reference to it.
+pub(crate) struct ValueHandle {
+    record: ValueFileRecord,
+    retired: atomic::AtomicBool,
+    queue: Arc<Obsolete>,
+}
+
+impl ValueHandle {
+    pub(crate) fn new(record: ValueFileRecord, queue: Arc<Obsolete>) -> Arc<ValueHandle> {
+        queue.add(record.file_len);
+        Arc::new(ValueHandle { record, retired: atomic::AtomicBool::new(false), queue })
+    }
+
+    pub(crate) fn id(&self) -> ValueFileId {
+        self.record.file
+    }
+
+    /// Returns the manifest's record of the file.
+    pub(crate) fn record(&self) -> &ValueFileRecord {
+        &self.record
+    }
+
+    /// Retires the file: the durable manifest no longer refers to it. It is unlinked when the last tree that holds the
+    /// handle is dropped.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, atomic::Ordering::Release);
+    }
+}
+
+impl Drop for ValueHandle {
+    fn drop(&mut self) {
+        if *self.retired.get_mut() {
+            self.queue.push(ObsoleteFile::Value(self.record.file), self.record.file_len);
+        } else {
+            self.queue.forget(self.record.file_len);
+        }
+    }
+}
+
+/// What a table holds of a value file.
+#[derive(Clone)]
+pub(crate) struct ValueUse {
+    pub(crate) file: Arc<ValueHandle>,
+    /// Number of entries that point to it.
+    pub(crate) entries: u64,
+    /// Bytes of the records that they point to.
+    pub(crate) bytes: u64,
+}
+
+impl ValueUse {
+    pub(crate) fn reference(&self) -> ValueRef {
+        ValueRef { file: self.file.id(), entries: self.entries, bytes: self.bytes }
+    }
+}

@@ -1,0 +1,325 @@
+//! Tests of value files: large values lie apart from the tree, and no reader can tell.
+
+use drumlin::{Db, ErrorKind, Keyspace, MergeOperator, repair_in};
+use drumlin_env::{FileKind, ImageMode, MemEnv, Random};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const STORE: &str = "/s";
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Appends each operand to the value.
+struct Append;
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        "append"
+    }
+
+    fn merge(&self, _key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        Some([base.unwrap_or_default(), &operands.concat()].concat())
+    }
+}
+
+fn open(mem: &MemEnv) -> Db {
+    let builder = Db::builder(STORE).env(mem.env()).merge_operator("k", Arc::new(Append));
+    let options = [("memory_budget", "8MiB"), ("log_segment_bytes", "64KiB"), ("durability", "sync")];
+    let builder = options.iter().try_fold(builder, |b, (name, value)| b.set(name, value));
+    builder.expect("options").open().expect("open")
+}
+
+fn keyspace(db: &Db, threshold: &str) -> Keyspace {
+    let options = [("value_threshold", threshold), ("file_bytes", "64KiB"), ("compression", "lz4")];
+    db.keyspace_with("k", &options).expect("a keyspace")
+}
+
+fn files(mem: &MemEnv, kind: FileKind) -> Vec<PathBuf> {
+    let all = mem.files().into_iter().filter(|path| path.starts_with(STORE));
+    all.filter(|path| mem.kind_of(path) == Some(kind)).collect()
+}
+
+fn content(keys: &Keyspace) -> Content {
+    keys.iter().map(|entry| entry.expect("an entry")).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
+}
+
+/// A value whose length and bytes depend on its key and round. Some compress well and some not at all.
+fn value(number: u32, round: u32, random: &mut Random) -> Vec<u8> {
+    let len = [10, 600, 3000, 20_000][(number % 4) as usize] + round as usize;
+    match number.is_multiple_of(3) {
+        true => vec![(number + round) as u8; len],
+        false => (0..len).map(|_| random.below(256) as u8).collect(),
+    }
+}
+
+fn fill(keys: &Keyspace, truth: &mut Content, numbers: std::ops::Range<u32>, round: u32) {
+    let mut random = Random::new(u64::from(round), "values");
+    for number in numbers {
+        let value = value(number, round, &mut random);
+        keys.put(number.to_be_bytes(), &value).expect("a put");
+        truth.insert(number.to_be_bytes().to_vec(), value);
+    }
+}
+
+fn check(keys: &Keyspace, truth: &Content) {
+    assert!(content(keys) == *truth, "a scan differs");
+    let back: Vec<_> = keys.iter().rev().map(|entry| entry.expect("an entry").1.to_vec()).collect();
+    assert!(back.iter().eq(truth.values().rev()), "a backward scan differs");
+    let all: Vec<&[u8]> = truth.keys().map(Vec::as_slice).collect();
+    let got = keys.multi_get(&all).expect("values");
+    for ((key, expected), many) in truth.iter().zip(got) {
+        assert!(keys.get(key).expect("a get").as_deref() == Some(&expected[..]), "a get differs");
+        assert!(many.as_deref() == Some(&expected[..]), "a get of many differs");
+    }
+}
+
+#[test]
+fn readers_find_values_wherever_they_are() {
+    let mem = MemEnv::new(1);
+    let mut truth = Content::new();
+    let db = open(&mem);
+    let keys = keyspace(&db, "512B");
+    fill(&keys, &mut truth, 0..200, 1);
+    db.flush().expect("flush");
+    assert!(!files(&mem, FileKind::Value).is_empty(), "no value is apart");
+    let before = (db.snapshot(), truth.clone());
+    fill(&keys, &mut truth, 50..150, 2);
+    keys.delete(7u32.to_be_bytes()).expect("a delete");
+    truth.remove(&7u32.to_be_bytes()[..]);
+    check(&keys, &truth);
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    check(&keys, &truth);
+    let old: Content = (before.0.iter(&keys))
+        .map(|entry| entry.expect("an entry"))
+        .map(|(k, v)| (k.to_vec(), v.to_vec()))
+        .collect();
+    assert!(old == before.1, "the snapshot sees other values");
+    drop(before);
+    let report = db.verify().expect("verify");
+    assert_eq!(report.findings, vec![]);
+    assert!(report.values > 100, "{} values were verified", report.values);
+    drop(keys);
+    db.close().expect("close");
+    let db = open(&mem);
+    let keys = db.keyspace("k").expect("the keyspace");
+    check(&keys, &truth);
+    assert!(mem.order_violations().is_empty(), "{:?}", mem.order_violations());
+}
+
+#[test]
+fn a_value_file_goes_when_no_table_points_to_it() {
+    let mem = MemEnv::new(2);
+    let db = open(&mem);
+    let keys = keyspace(&db, "512B");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..100, 1);
+    db.flush().expect("flush");
+    let first = files(&mem, FileKind::Value);
+    fill(&keys, &mut truth, 0..100, 2);
+    db.flush().expect("flush");
+    let iter = keys.iter();
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    assert!(first.iter().all(|file| files(&mem, FileKind::Value).contains(file)), "an iterator holds them");
+    drop(iter);
+    keys.put("z", "").expect("a put");
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    let left = files(&mem, FileKind::Value);
+    assert!(!left.is_empty() && first.iter().all(|file| !left.contains(file)), "{first:?} {left:?}");
+    truth.insert(b"z".to_vec(), Vec::new());
+    check(&keys, &truth);
+    drop(keys);
+    db.drop_keyspace("k").expect("drop");
+    db.wait_idle().expect("idle");
+    assert_eq!(files(&mem, FileKind::Value), Vec::<PathBuf>::new());
+    assert!(mem.order_violations().is_empty(), "{:?}", mem.order_violations());
+}
+
+/// A changed threshold applies to the values that compactions rewrite. Values in value files stay there.
+#[test]
+fn compactions_separate_what_lies_in_the_tree() {
+    let mem = MemEnv::new(3);
+    let db = open(&mem);
+    let keys = keyspace(&db, "0");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..100, 1);
+    db.flush().expect("flush");
+    assert_eq!(files(&mem, FileKind::Value).len(), 0);
+    keys.set_option("value_threshold", "1KiB").expect("a live option");
+    // Each table overlaps, so that none is moved as it is.
+    (0..120).step_by(3).for_each(|number| fill(&keys, &mut truth, number..number + 1, 2));
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    check(&keys, &truth);
+    let len = |path: &PathBuf| mem.peek(path).map_or(0, |bytes| bytes.len());
+    let (values, tables): (usize, usize) = (
+        files(&mem, FileKind::Value).iter().map(len).sum(),
+        files(&mem, FileKind::Table).iter().map(len).sum(),
+    );
+    assert!(values > 8 * tables, "{values} bytes of values, {tables} of tables");
+    keys.set_option("value_threshold", "0").expect("a live option");
+    fill(&keys, &mut truth, 0..10, 3);
+    db.compact().expect("compact");
+    check(&keys, &truth);
+}
+
+#[test]
+fn operands_apply_to_values_in_value_files() {
+    let mem = MemEnv::new(4);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    let mut truth = Content::new();
+    for number in 0..20u32 {
+        keys.put(number.to_be_bytes(), vec![b'x'; 500]).expect("a put");
+        truth.insert(number.to_be_bytes().to_vec(), vec![b'x'; 500]);
+    }
+    db.flush().expect("flush");
+    for round in 0..3 {
+        for number in (0..20u32).step_by(2) {
+            keys.merge(number.to_be_bytes(), "+").expect("an operand");
+            truth.get_mut(&number.to_be_bytes()[..]).expect("a value").push(b'+');
+        }
+        check(&keys, &truth);
+        db.flush().expect("flush");
+        if round > 0 {
+            db.compact().expect("compact");
+        }
+        check(&keys, &truth);
+    }
+}
+
+#[test]
+fn a_checkpoint_and_a_repair_have_all_values() {
+    let mem = MemEnv::new(5);
+    let db = open(&mem);
+    let keys = keyspace(&db, "512B");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..120, 1);
+    db.flush().expect("flush");
+    fill(&keys, &mut truth, 100..140, 2);
+    db.checkpoint(Path::new("/copy")).expect("a checkpoint");
+    drop(keys);
+    db.close().expect("close");
+    let copy = Db::builder("/copy").env(mem.env()).open().expect("open the copy");
+    check(&copy.keyspace("k").expect("the keyspace"), &truth);
+    assert_eq!(copy.verify().expect("verify").findings, vec![]);
+    copy.close().expect("close");
+    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
+    assert_eq!(report.keyspaces[0].lost, 0, "{report:?}");
+    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
+    check(&repaired.keyspace("k").expect("the keyspace"), &truth);
+}
+
+/// A damaged value is an error that names file and offset, and other values stay readable. Repair loses that value
+/// only.
+#[test]
+fn a_damaged_value_is_found_and_named() {
+    let mem = MemEnv::new(6);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    for number in 0..30u32 {
+        keys.put(number.to_be_bytes(), vec![number as u8; 4000 + number as usize]).expect("a put");
+    }
+    keys.set_option("compression", "none").expect("a live option");
+    keys.put("noise", vec![1; 5000]).expect("a put");
+    db.flush().expect("flush");
+    drop(keys);
+    db.close().expect("close");
+    let damaged = files(&mem, FileKind::Value).remove(0);
+    let bytes = mem.peek(&damaged).expect("the file");
+    assert!(mem.patch(&damaged, 100, &[bytes[100] ^ 1]));
+    let db = open(&mem);
+    let keys = db.keyspace("k").expect("the keyspace");
+    let outcomes: Vec<_> = (0..30u32).map(|number| keys.get(number.to_be_bytes())).collect();
+    let errors: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].kind(), ErrorKind::Corruption);
+    assert_eq!(errors[0].path(), Some(damaged.as_path()));
+    assert!(errors[0].offset().is_some() && errors[0].key().is_some(), "{:?}", errors[0]);
+    let findings = db.verify().expect("verify").findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    drop(keys);
+    db.close().expect("close");
+    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
+    assert_eq!(report.keyspaces[0].lost, 1, "{report:?}");
+}
+
+#[test]
+fn a_missing_value_file_is_an_error_of_the_open() {
+    let mem = MemEnv::new(7);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    keys.put("a", vec![7; 1000]).expect("a put");
+    db.flush().expect("flush");
+    drop(keys);
+    db.close().expect("close");
+    let gone = files(&mem, FileKind::Value).remove(0);
+    let content = mem.peek(&gone).expect("the file");
+    mem.env().fs().unlink(&gone, FileKind::Value).expect("unlink");
+    let error = Db::builder(STORE).env(mem.env()).open().expect_err("a file is missing");
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(gone.as_path())));
+    mem.plant(&gone, FileKind::Value, &content[..content.len() - 1]);
+    let error = Db::builder(STORE).env(mem.env()).open().expect_err("a file is too short");
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(gone.as_path())));
+}
+
+/// After a power loss at any call, the store has every value that was acknowledged as durable, and all files are sound.
+#[test]
+fn power_loss_loses_no_value() {
+    // Runs the load and returns each write with the number of calls after it.
+    let run = |mem: &MemEnv| {
+        let db = open(mem);
+        let keys = keyspace(&db, "512B");
+        let mut writes = Vec::new();
+        for round in 1..4 {
+            let mut random = Random::new(u64::from(round), "values");
+            for number in 0..24u32 {
+                let value = value(number, round, &mut random);
+                keys.put(number.to_be_bytes(), &value).expect("a put");
+                writes.push((mem.io_index(), number, value));
+            }
+            db.flush().expect("flush");
+        }
+        db.compact().expect("compact");
+        drop(keys);
+        db.close().expect("close");
+        writes
+    };
+    let calls = {
+        let mem = MemEnv::new(8);
+        run(&mem);
+        mem.io_index()
+    };
+    let mut checked = 0;
+    for at in (1..calls).step_by(2) {
+        let mem = MemEnv::new(8);
+        mem.take_snapshot_at(at);
+        let writes = run(&mem);
+        let Some((_, disk)) = mem.taken().pop() else { continue };
+        let image = disk.image(ImageMode::None, at);
+        let db = open(&image);
+        if db.keyspaces().is_empty() {
+            assert!(writes.iter().all(|(index, ..)| *index > at), "call {at}: the keyspace is gone");
+            continue;
+        }
+        let keys = db.keyspace("k").expect("the keyspace");
+        for number in 0..24u32 {
+            let of_key: Vec<_> = writes.iter().filter(|(_, of, _)| *of == number).collect();
+            let acknowledged = of_key.iter().rposition(|(index, ..)| *index <= at);
+            let found = keys.get(number.to_be_bytes()).expect("a get");
+            let place = of_key.iter().position(|(.., value)| found.as_deref() == Some(&value[..]));
+            assert!(found.is_none() || place.is_some(), "call {at}: key {number} has a wrong value");
+            assert!(place >= acknowledged, "call {at}: key {number} has an old value");
+            checked += usize::from(place.is_some());
+        }
+        assert_eq!(db.verify().expect("verify").findings, vec![], "call {at}");
+        db.wait_idle().expect("idle");
+        assert!(image.order_violations().is_empty(), "call {at}: {:?}", image.order_violations());
+    }
+    assert!(checked > 100, "{checked} values were checked");
+}
