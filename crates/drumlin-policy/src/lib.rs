@@ -7,6 +7,7 @@
 //! - [`pace`]: the write rate limit.
 //! - [`schedule`]: when plans run, and in what order their outputs are installed.
 //! - [`share`]: how much of a file lies in a part of its bounds.
+//! - [`value`]: which value files compactions collect.
 //!
 //! The crate chooses compactions. It contains no I/O, clocks, threads or locks, and no merging of entries.
 //! `drumlin_types::contract::legal` defines which plans are legal. The crate `drumlin-sim` simulates the policies and
@@ -32,6 +33,7 @@ mod random;
 mod real;
 pub mod schedule;
 pub mod share;
+pub mod value;
 
 pub use compaction::{by_name, names};
 pub use random::SplitMix;

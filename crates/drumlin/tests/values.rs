@@ -323,3 +323,51 @@ fn power_loss_loses_no_value() {
     }
     assert!(checked > 100, "{checked} values were checked");
 }
+
+/// Compactions copy values out of files with much garbage. The space stays near the target, no value is lost, and none
+/// comes back. A snapshot keeps its values.
+#[test]
+fn compactions_collect_value_files() {
+    let mem = MemEnv::new(9);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..300, 1);
+    db.flush().expect("flush");
+    let mut before = Some((db.snapshot(), truth.clone()));
+    let mut largest = 0.0f64;
+    for round in 2..14 {
+        // Values of each file die at different times, and some never.
+        let changes = |n: &u32| !n.is_multiple_of(5) && (n * 7 + round * 13).is_multiple_of(2 + n % 6);
+        (0..300).filter(changes).for_each(|n| fill(&keys, &mut truth, n..n + 1, round));
+        db.flush().expect("flush");
+        db.compact().expect("compact");
+        check(&keys, &truth);
+        if round == 4
+            && let Some((snapshot, then)) = before.take()
+        {
+            let old = snapshot.iter(&keys).map(|entry| entry.expect("an entry"));
+            let old: Content = old.map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            assert!(old == then, "the snapshot sees other values");
+        }
+        let metrics = db.metrics();
+        let space = metrics.value_file_bytes as f64 / metrics.value_bytes_referenced as f64;
+        largest = largest.max(space);
+        assert!(metrics.value_files > 0 && metrics.value_bytes_copied <= metrics.value_bytes_written);
+    }
+    let metrics = db.metrics();
+    assert!(metrics.value_bytes_copied > 0, "nothing was copied");
+    // What became garbage is at most what was written. With a target of 1.5, copying is at most twice that.
+    let written = metrics.value_bytes_written - metrics.value_bytes_copied;
+    assert!(metrics.value_bytes_copied <= 2 * written, "{} copied, {written}", metrics.value_bytes_copied);
+    assert!(largest < 2.6, "the values took {largest} times their size");
+    db.wait_idle().expect("idle");
+    let on_disk: usize =
+        files(&mem, FileKind::Value).iter().map(|path| mem.peek(path).map_or(0, |bytes| bytes.len())).sum();
+    assert!(on_disk as u64 >= metrics.value_file_bytes, "{on_disk} {}", metrics.value_file_bytes);
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
+    drop(keys);
+    db.close().expect("close");
+    check(&open(&mem).keyspace("k").expect("the keyspace"), &truth);
+    assert!(mem.order_violations().is_empty(), "{:?}", mem.order_violations());
+}

@@ -27,13 +27,16 @@ impl MergeCounts {
 }
 
 /// Names of the gauges among the metrics.
-const GAUGES: [&str; 10] = [
+const GAUGES: [&str; 13] = [
     "compaction_slots",
     "cache_bytes",
     "memtable_bytes",
     "log_bytes_live",
     "filter_bytes",
     "table_bytes",
+    "value_files",
+    "value_file_bytes",
+    "value_bytes_referenced",
     "runs",
     "snapshots",
     "iterators",
@@ -149,6 +152,10 @@ metrics! {
     entries_merged,
     /// Calls of merge operators by compactions and flushes that panicked. The operands were kept.
     operator_panics,
+    /// Bytes of values that flushes and compactions wrote to value files.
+    value_bytes_written,
+    /// Part of `value_bytes_written`: values that compactions copied from value files with much garbage.
+    value_bytes_copied,
     /// Largest number of bytes that a subcompaction wrote.
     compaction_largest_bytes,
     /// Trivial moves: subcompactions whose files changed level or run without being read.
@@ -207,6 +214,12 @@ metrics! {
     filter_bytes,
     /// Gauge: bytes of tables in the current trees.
     table_bytes,
+    /// Gauge: value files of all keyspaces.
+    value_files,
+    /// Gauge: bytes of all values in value files, garbage included.
+    value_file_bytes,
+    /// Gauge: bytes of the values in value files that tables point to. The rest is garbage.
+    value_bytes_referenced,
     /// Gauge: runs in all keyspaces.
     runs,
     /// Gauge: live snapshots.
@@ -258,6 +271,12 @@ impl Counters {
         self.tickets.store(tickets, Relaxed);
         self.plans_admitted.store(admitted, Relaxed);
         self.plans_refused.store(refused, Relaxed);
+    }
+
+    /// Counts the value bytes that a flush or compaction wrote, and those of them that it copied.
+    pub(crate) fn separated(&self, (written, copied): (u64, u64)) {
+        Counters::add(&self.value_bytes_written, written);
+        Counters::add(&self.value_bytes_copied, copied);
     }
 
     pub(crate) fn moved(&self) {

@@ -87,7 +87,10 @@ impl MergeJob {
             self.left.entries -= 1;
             self.left.bytes = self.left.bytes.saturating_sub(key.len() + value.len());
             self.outputs.note_read(self.stream.read());
+            let (_, copied) = self.outputs.value_bytes();
             self.outputs.add(key, self.stream.seq(), self.stream.kind(), value, self.stream.is_warm())?;
+            let copied = self.outputs.value_bytes().1 - copied;
+            self.left.bytes = self.left.bytes.saturating_sub(copied as usize);
         }
         self.left = InputLeft::WHOLE;
         Ok(Progress::More)

@@ -192,6 +192,11 @@ impl Outputs {
         done + self.open.as_ref().map_or(0, |open| open.writer.size()) + self.values.bytes()
     }
 
+    /// Returns the bytes of values written so far to value files, and those of them that were copied.
+    pub(crate) fn value_bytes(&self) -> (u64, u64) {
+        self.values.record_bytes()
+    }
+
     /// Returns the bytes of finished files.
     pub(crate) fn bytes_finished(&self) -> u64 {
         let tables: u64 = self.done.iter().map(|file| file.table.len).sum();

@@ -333,6 +333,7 @@ impl Store {
         self.health.disk_full.store(false, atomic::Ordering::Release);
         self.share_memory();
         self.metrics.flushed(&result.counts, bytes);
+        self.metrics.separated(result.outputs.value_bytes());
         self.tell_operator_panics(keyspace, &result.counts);
         keyspace.activity.flushed(&result.counts, bytes);
         self.refresh_pace(&control);

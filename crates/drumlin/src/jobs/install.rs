@@ -324,6 +324,7 @@ impl Store {
         self.health.space_freed();
         let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
+        self.metrics.separated(finished.result.outputs.value_bytes());
         self.tell_operator_panics(keyspace, &finished.result.counts);
         keyspace.activity.compacted(&finished.result.counts, bytes_in, bytes_out);
         control.end_tickets(keyspace, self.files.now());

@@ -19,6 +19,7 @@ use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCursor};
+use crate::value::collected;
 use crate::version::{FileMeta, Tree, value_files};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::Flight;
@@ -154,6 +155,8 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
     let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
+    let target = keyspace.options.load().value_space_target;
+    spec.values.collected = collected(&tree, &values, target);
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();

@@ -168,11 +168,17 @@ settings! {
         => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert().experiment();
 
     /// Length from which on a value is stored in a value file, apart from its key. Compactions then move a short
-    /// pointer instead of the value; a lookup takes one more read. A value file is removed when no table points to it
-    /// any more. Until then, values in it that were overwritten take disk space. Values that expire, and merge
+    /// pointer instead of the value; a lookup takes one more read. Values that were overwritten take disk space
+    /// until their file is collected (`value_space_target`). Values that expire, and merge
     /// operands, stay with their keys. Applies to files that are written after the change, also to values that
     /// compactions rewrite.
     value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no value files").live().expert();
+
+    /// Space that values in value files may take: bytes of all values there for each byte that tables point to. Above
+    /// it, compactions copy the values that they meet in files with at least 1 - 1/target garbage to new files, at
+    /// most 1/(target - 1) bytes for each byte that becomes garbage. It is an aim: garbage in a file is found when a
+    /// compaction drops the pointer to it, and a file is collected when compactions meet its pointers.
+    value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();

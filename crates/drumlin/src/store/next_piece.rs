@@ -15,7 +15,7 @@ use crate::table::TableOptions;
 use crate::value::ValueSpec;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::LimitView;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of input that a piece is cut to at most.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -64,6 +64,7 @@ impl Store {
                 created_seq: self.publisher.visible(),
                 write_bytes: self.job_bytes() / 8,
                 inputs: BTreeMap::new(),
+                collected: BTreeSet::new(),
             },
         }
     }

@@ -74,14 +74,33 @@ impl ValueFiles {
         let Some(place) = pointer.place else {
             return Err(Error::corruption(&self.dir, 0, "a value was collected although a reader sees it"));
         };
+        self.with_record(&place, key, seq, value_of)
+    }
+
+    /// Reads and verifies the record at `place`, of the version `seq` of `key`, and returns what `take` makes of its
+    /// bytes.
+    pub(super) fn with_record<T>(
+        &self,
+        place: &Place,
+        key: &[u8],
+        seq: Seq,
+        take: impl FnOnce(&Arc<[u8]>, Record<'_>) -> std::result::Result<T, Corruption>,
+    ) -> Result<T> {
         let open = self.open(place.file)?;
-        match read_record(&open, &place, key, seq) {
-            Err(ReadError::Io(error)) => Err(Error::io(&open.path, "cannot read a value", error)),
-            Err(ReadError::Corruption(damage)) => {
-                Err(Error::corruption(&open.path, damage.offset, damage.what))
-            }
-            Ok(value) => Ok(value),
+        let offset = place.record.offset;
+        let damaged = |damage: Corruption| Error::corruption(&open.path, damage.offset, damage.what);
+        // A pointer may be intact and wrong. No memory is spent on a record that cannot exist.
+        if place.record.end() > open.len {
+            return Err(damaged(Corruption::new("a value lies behind the end of its file", offset)));
         }
+        let bytes = open.file.read_shared(offset, place.record.record_len() as usize);
+        let bytes = bytes.map_err(|error| Error::io(&open.path, "cannot read a value", error))?;
+        let version = RecordKey { file_id: place.file.0, offset, key, seq };
+        let record = Record::decode(&bytes, &version).map_err(damaged)?;
+        if record.raw_len != place.record.raw_len {
+            return Err(damaged(Corruption::new("a value has another length than its pointer says", offset)));
+        }
+        take(&bytes, record).map_err(|damage| damaged(Corruption::new(damage.what, offset)))
     }
 
     /// Forgets a value file that is about to be unlinked.
@@ -121,41 +140,13 @@ impl ValueFiles {
     }
 }
 
-enum ReadError {
-    Io(std::io::Error),
-    Corruption(Corruption),
-}
-
-impl From<Corruption> for ReadError {
-    fn from(damage: Corruption) -> ReadError {
-        ReadError::Corruption(damage)
-    }
-}
-
-fn read_record(
-    open: &OpenFile,
-    place: &Place,
-    key: &[u8],
-    seq: Seq,
-) -> std::result::Result<Slice, ReadError> {
-    let offset = place.record.offset;
-    // A pointer may be intact and wrong. No memory is spent on a record that cannot exist.
-    if place.record.end() > open.len {
-        return Err(Corruption::new("a value lies behind the end of its file", offset).into());
-    }
-    let len = place.record.record_len() as usize;
-    let bytes = open.file.read_shared(offset, len).map_err(ReadError::Io)?;
-    let version = RecordKey { file_id: place.file.0, offset, key, seq };
-    let record = Record::decode(&bytes, &version)?;
-    if record.raw_len != place.record.raw_len {
-        return Err(Corruption::new("a value has another length than its pointer says", offset).into());
-    }
+/// Returns the value of `record`, which ends the buffer `bytes`.
+fn value_of(bytes: &Arc<[u8]>, record: Record<'_>) -> std::result::Result<Slice, Corruption> {
     if record.codec == Compression::None {
-        let start = len - record.stored.len();
-        return Ok(Slice::new(bytes).skip(start));
+        let start = bytes.len() - record.stored.len();
+        return Ok(Slice::new(bytes.clone()).skip(start));
     }
     let mut value = vec![0; record.raw_len as usize];
-    let decompressed = Decompressor::new().decompress(record.codec, record.stored, &mut value);
-    decompressed.map_err(|damage| Corruption::new(damage.what, offset))?;
+    Decompressor::new().decompress(record.codec, record.stored, &mut value)?;
     Ok(Slice::from(value))
 }

@@ -1,7 +1,8 @@
 //! Separates the large values of a flush or compaction from its tables.
 //!
 //! A put of at least the threshold goes to the open value file, and its entry becomes a pointer. Pointers of the inputs
-//! are kept. Merge operands, values that expire and smaller values stay in the table.
+//! are kept, except those into *collected* value files: such a value is copied to the open value file, so that the old
+//! file loses its references. Merge operands, values that expire and smaller values stay in the table.
 //!
 //! A value file ends with the table that points to it, or earlier when it is full. So a new value file belongs to one
 //! table at first, and a table can have several.
@@ -17,9 +18,10 @@ use drumlin_env::sync::Arc;
 use drumlin_format::compression::Compression;
 use drumlin_format::manifest::{ValueFileRecord, ValueFileState};
 use drumlin_format::table::ValueReference;
-use drumlin_format::value::{ValueFileHeader, ValueFileSettings, ValuePointer};
+use drumlin_format::value::{Place, Record, RecordKey, ValueFileHeader, ValueFileSettings, ValuePointer};
+use drumlin_types::history::History;
 use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Size at which a value file is full.
 const VALUE_FILE_BYTES: u64 = 64 << 20;
@@ -36,6 +38,8 @@ pub(crate) struct ValueSpec {
     pub(crate) write_bytes: usize,
     /// Value files that the inputs point to.
     pub(crate) inputs: ValueHandles,
+    /// Those of them that are collected.
+    pub(crate) collected: BTreeSet<ValueFileId>,
 }
 
 /// Values of one job.
@@ -52,6 +56,9 @@ pub(crate) struct Separator {
     /// Finished value files.
     done: ValueHandles,
     pointer: Vec<u8>,
+    /// Bytes of records written so far, and those of them that were copied.
+    written: u64,
+    copied: u64,
     installed: bool,
 }
 
@@ -72,6 +79,8 @@ impl Separator {
             uses: BTreeMap::new(),
             done: BTreeMap::new(),
             pointer: Vec::new(),
+            written: 0,
+            copied: 0,
             installed: false,
         }
     }
@@ -79,7 +88,7 @@ impl Separator {
     /// Returns whether the next entry may begin a value file that has no number yet.
     #[inline]
     pub(crate) fn needs_number(&self) -> bool {
-        self.spec.threshold.is_some() && self.next.is_none()
+        (self.spec.threshold.is_some() || !self.spec.collected.is_empty()) && self.next.is_none()
     }
 
     /// Sets the number of the next value file.
@@ -103,8 +112,8 @@ impl Separator {
                 Ok((Kind::PutPointer, &self.pointer))
             }
             Kind::PutPointer => {
-                self.keep(value)?;
-                Ok((kind, value))
+                let is_copied = self.keep(key, seq, value)?;
+                Ok((kind, if is_copied { &self.pointer } else { value }))
             }
             _ => Ok((kind, value)),
         }
@@ -112,30 +121,50 @@ impl Separator {
 
     /// Writes `value` to the open value file, and the pointer to it to `pointer`.
     fn write(&mut self, key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
+        let place = self.file()?.add(key, seq, value)?;
+        self.point_to(place, None);
+        Ok(())
+    }
+
+    /// Returns the value file to write to.
+    fn file(&mut self) -> Result<&mut ValueWriter> {
         if self.open.as_ref().is_some_and(|open| open.size() >= VALUE_FILE_BYTES) {
             self.end_file()?;
         }
         if self.open.is_none() {
             self.open = Some(self.begin_file()?);
         }
-        let open = self.open.as_mut().expect("just opened");
-        let place = open.add(key, seq, value)?;
-        self.pointer.clear();
-        ValuePointer { place: Some(place), history: None }.encode_into(&mut self.pointer);
-        self.count(place.file, place.record.record_len());
-        Ok(())
+        Ok(self.open.as_mut().expect("just opened"))
     }
 
-    /// Counts a pointer of an input, which stays as it is.
-    fn keep(&mut self, pointer: &[u8]) -> Result<()> {
+    /// Writes the pointer to a new record to `pointer`.
+    fn point_to(&mut self, place: Place, history: Option<History>) {
+        self.pointer.clear();
+        ValuePointer { place: Some(place), history }.encode_into(&mut self.pointer);
+        self.written += place.record.record_len();
+        self.count(place.file, place.record.record_len());
+    }
+
+    /// Keeps a pointer of an input, or copies its value to the open value file. Returns whether it did so; then
+    /// `pointer` is the new one.
+    fn keep(&mut self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<bool> {
         let damaged = |what: &str| Error::new(ErrorKind::Corruption, what);
         let pointer = ValuePointer::decode(pointer).map_err(|damage| damaged(damage.what))?;
-        let Some(place) = pointer.place else { return Ok(()) };
+        let Some(place) = pointer.place else { return Ok(false) };
         if !self.spec.inputs.contains_key(&place.file) {
             return Err(damaged("an entry points to a value file that its table does not list"));
         }
-        self.count(place.file, place.record.record_len());
-        Ok(())
+        if !self.spec.collected.contains(&place.file) {
+            self.count(place.file, place.record.record_len());
+            return Ok(false);
+        }
+        let bytes = self.files.with_record(&place, key, seq, |bytes, _| Ok(bytes.clone()))?;
+        let version = RecordKey { file_id: place.file.0, offset: place.record.offset, key, seq };
+        let record = Record::decode(&bytes, &version).map_err(|damage| damaged(damage.what))?;
+        let copy = self.file()?.copy(key, seq, &record)?;
+        self.point_to(copy, pointer.history);
+        self.copied += copy.record.record_len();
+        Ok(true)
     }
 
     fn count(&mut self, file: ValueFileId, bytes: u64) {
@@ -164,6 +193,11 @@ impl Separator {
     /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes_finished() + self.open.as_ref().map_or(0, ValueWriter::size)
+    }
+
+    /// Returns the bytes of records written so far, and those of them that were copied from collected files.
+    pub(crate) fn record_bytes(&self) -> (u64, u64) {
+        (self.written, self.copied)
     }
 
     /// Records that the outputs are part of a durable tree.

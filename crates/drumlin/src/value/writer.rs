@@ -5,7 +5,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::file_sink::FileSink;
 use drumlin_env::{Env, FileKind, Fs};
 use drumlin_format::value::{
-    BuildError, Place, VALUE_HEADER_LEN, ValueFileBuilder, ValueFileSettings, ValueFileSummary,
+    BuildError, Place, Record, VALUE_HEADER_LEN, ValueFileBuilder, ValueFileSettings, ValueFileSummary,
 };
 use drumlin_types::{Seq, ValueFileId};
 use std::io;
@@ -49,6 +49,16 @@ impl ValueWriter {
             return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
         };
         let added = builder.add(key, seq, value);
+        let record = added.map_err(|error| self.error(error))?;
+        Ok(Place { file: self.id, record })
+    }
+
+    /// Appends the value of a verified record of another value file, as it is stored there.
+    pub(super) fn copy(&mut self, key: &[u8], seq: Seq, old: &Record<'_>) -> Result<Place> {
+        let Some(builder) = self.builder.as_mut() else {
+            return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
+        };
+        let added = builder.add_stored(key, seq, old.codec, old.raw_len, old.stored);
         let record = added.map_err(|error| self.error(error))?;
         Ok(Place { file: self.id, record })
     }

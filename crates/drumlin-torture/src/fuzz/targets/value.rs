@@ -93,7 +93,8 @@ fn read_value_file(bytes: &[u8]) -> Option<()> {
         for index in 0..block.count() {
             cursor.load(block, index).ok()?;
             let place = key_block_place(block, index).ok()?;
-            let record = bytes.get(usize::try_from(place.offset).ok()?..usize::try_from(place.end()).ok()?)?;
+            let record =
+                bytes.get(usize::try_from(place.offset).ok()?..usize::try_from(place.end()).ok()?)?;
             let (offset, key, seq) = (place.offset, cursor.key(), cursor.seq());
             let record = Record::decode(record, &RecordKey { file_id: NUMBER, offset, key, seq }).ok()?;
             raw_left = raw_left.checked_sub(u64::from(record.raw_len))?;
