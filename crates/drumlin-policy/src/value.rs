@@ -3,27 +3,31 @@
 //! A value file holds records that no table points to any more: garbage. A compaction that meets a pointer into a
 //! *collected* file copies the value to a new file, so the old file loses its references and is removed.
 //!
-//! Let A be the *space factor*: the bytes of all records in value files per byte of records that tables point to.
-//! Files are collected while A exceeds the target S. A file is collected if its share of garbage g is at least
-//! 1 - 1/S. Copying its live records then costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage that is freed.
-//! As each byte becomes garbage once, collection copies at most 1/(S - 1) bytes for each byte written, in the long run.
-//! While A > S, the mean share of garbage, 1 - 1/A, is above the bound, so there is a file to collect.
+//! The *space factor* A is the number of bytes of all records in value files for each byte of records that tables point
+//! to. While A exceeds the target S, files whose share of garbage g is at least 1 - 1/S are collected. The mean share,
+//! 1 - 1/A, is then above this bound, so there is such a file.
 //!
-//! The rule is that of the garbage-ratio collectors (TerarkDB, Titan), with a ratio that follows from the space target.
-//! Garbage counts only once a compaction has dropped its pointer, so it is found late below lazy compactions.
+//! Copying the live records of a collected file costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage in it. A
+//! value that a user wrote becomes garbage at most once. So all copies together are at most 1/(S - 1) times the bytes
+//! that flushes wrote to value files, plus the copies of jobs that failed. A file's space is freed when no table points
+//! to it any more; until then its copied values take space twice.
+//!
+//! The rule is that of the collectors of TerarkDB and Titan, which go by a ratio of garbage. Here the ratio follows
+//! from the space target. What tables point to is an upper bound: an overwritten version counts until a compaction
+//! drops it, and a table that is partly replaced counts with its whole list. So garbage is found late, never too early.
 
 use alloc::vec::Vec;
 
 /// Sizes of a value file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ValueFileLoad {
+pub struct ValueFileSizes {
     /// Bytes of all records.
     pub total: u64,
     /// Bytes of the records that tables point to.
     pub referenced: u64,
 }
 
-impl ValueFileLoad {
+impl ValueFileSizes {
     /// Returns the share of garbage, within 0 and 1.
     #[must_use]
     pub fn garbage_share(&self) -> f64 {
@@ -35,7 +39,7 @@ impl ValueFileLoad {
 }
 
 /// Returns the space factor of `files`: bytes of records per referenced byte; 1 without files.
-pub fn space_factor(files: impl Iterator<Item = ValueFileLoad>) -> f64 {
+pub fn space_factor(files: impl Iterator<Item = ValueFileSizes>) -> f64 {
     let (mut total, mut referenced) = (0.0, 0.0);
     for file in files {
         total += file.total as f64;
@@ -46,12 +50,12 @@ pub fn space_factor(files: impl Iterator<Item = ValueFileLoad>) -> f64 {
 
 /// Returns the indices of the files to collect for the space target `target`, which is above 1.
 #[must_use]
-pub fn to_collect(files: &[ValueFileLoad], target: f64) -> Vec<usize> {
+pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
     if space_factor(files.iter().copied()) <= target {
         return Vec::new();
     }
     let least = 1.0 - 1.0 / target;
-    let is_collected = |file: &ValueFileLoad| file.total > 0 && file.garbage_share() >= least;
+    let is_collected = |file: &ValueFileSizes| file.total > 0 && file.garbage_share() >= least;
     files.iter().enumerate().filter(|(_, file)| is_collected(file)).map(|(index, _)| index).collect()
 }
 
@@ -60,8 +64,8 @@ mod tests {
     use super::*;
     use crate::random::SplitMix;
 
-    fn file(total: u64, referenced: u64) -> ValueFileLoad {
-        ValueFileLoad { total, referenced }
+    fn file(total: u64, referenced: u64) -> ValueFileSizes {
+        ValueFileSizes { total, referenced }
     }
 
     #[test]
@@ -81,7 +85,7 @@ mod tests {
     fn there_is_a_file_and_copying_it_is_bounded() {
         let mut random = SplitMix::new(7);
         for _ in 0..2000 {
-            let files: Vec<ValueFileLoad> = (0..1 + random.below(12))
+            let files: Vec<ValueFileSizes> = (0..1 + random.below(12))
                 .map(|_| {
                     let total = 1 + random.below(1000) as u64;
                     file(total, random.below(total as usize + 1) as u64)
@@ -95,7 +99,7 @@ mod tests {
                 "{files:?} {target}"
             );
             for index in chosen {
-                let ValueFileLoad { total, referenced } = files[index];
+                let ValueFileSizes { total, referenced } = files[index];
                 let freed = (total - referenced) as f64;
                 assert!(referenced as f64 <= freed / (target - 1.0) * (1.0 + 1e-9), "{files:?} {target}");
             }

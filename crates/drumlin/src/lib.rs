@@ -53,9 +53,9 @@
 //! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments of 16
 //!   MiB, or 3/256 of `memory_budget` if that is more; an empty store takes one. The log usually stays below three
 //!   quarters of `memory_budget`, or four segments if that is more. A compaction needs space for its output before its
-//!   input is removed. The option `disk_budget` bounds tables and log together.
+//!   input is removed. The option `disk_budget` bounds tables, value files and log together.
 //! - **Files.** A store keeps at most 4096 tables open, and at most half as many as the process may have files open
-//!   (`ulimit -n`).
+//!   (`ulimit -n`). It keeps at most 256 value files open, and at most an eighth as many as that.
 //! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes
 //!   work again once there is space.
 //! - **File systems.** Drumlin is developed and tested on Linux. On ext4, XFS and tmpfs it writes the log through a
@@ -84,6 +84,10 @@
 //! | `use_direct_reads` | option `table_reads` |
 //! | `CompactRange`, `Checkpoint`, `RepairDB` | [`Keyspace::compact`], [`Db::checkpoint`], [`repair`] |
 //! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |
+//! | BlobDB: `enable_blob_files`, `min_blob_size` | option `value_threshold`; value files end in `.val` |
+//! | `blob_compression_type` | option `compression` |
+//! | `blob_garbage_collection_age_cutoff` | option `value_space_target`, which goes by garbage instead of age |
+//! | `blob_garbage_collection_force_threshold`, blob cache | not supported yet |
 //! | TransactionDB, SST ingestion, backup engine | not supported yet |
 //!
 //! # Features

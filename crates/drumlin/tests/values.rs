@@ -1,6 +1,6 @@
 //! Tests of value files: large values lie apart from the tree, and no reader can tell.
 
-use drumlin::{Db, ErrorKind, Keyspace, MergeOperator, repair_in};
+use drumlin::{Builder, Db, ErrorKind, Keyspace, MergeOperator, repair_in};
 use drumlin_env::{FileKind, ImageMode, MemEnv, Random};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,10 @@ impl MergeOperator for Append {
 }
 
 fn open(mem: &MemEnv) -> Db {
-    let builder = Db::builder(STORE).env(mem.env()).merge_operator("k", Arc::new(Append));
+    open_with(Db::builder(STORE).env(mem.env()))
+}
+
+fn open_with(builder: Builder) -> Db {
     let options = [("memory_budget", "8MiB"), ("log_segment_bytes", "64KiB"), ("durability", "sync")];
     let builder = options.iter().try_fold(builder, |b, (name, value)| b.set(name, value));
     builder.expect("options").open().expect("open")
@@ -168,6 +171,7 @@ fn compactions_separate_what_lies_in_the_tree() {
     check(&keys, &truth);
 }
 
+/// A keyspace that gets a merge operator keeps the values that are in value files, and separates no more.
 #[test]
 fn operands_apply_to_values_in_value_files() {
     let mem = MemEnv::new(4);
@@ -179,11 +183,18 @@ fn operands_apply_to_values_in_value_files() {
         truth.insert(number.to_be_bytes().to_vec(), vec![b'x'; 500]);
     }
     db.flush().expect("flush");
+    drop(keys);
+    db.close().expect("close");
+    let db = open_with(Db::builder(STORE).env(mem.env()).merge_operator("k", Arc::new(Append)));
+    let keys = db.keyspace("k").expect("the keyspace");
+    let written = files(&mem, FileKind::Value);
     for round in 0..3 {
         for number in (0..20u32).step_by(2) {
             keys.merge(number.to_be_bytes(), "+").expect("an operand");
             truth.get_mut(&number.to_be_bytes()[..]).expect("a value").push(b'+');
         }
+        keys.put("new", vec![b'y'; 600]).expect("a put");
+        truth.insert(b"new".to_vec(), vec![b'y'; 600]);
         check(&keys, &truth);
         db.flush().expect("flush");
         if round > 0 {
@@ -191,6 +202,7 @@ fn operands_apply_to_values_in_value_files() {
         }
         check(&keys, &truth);
     }
+    assert_eq!(files(&mem, FileKind::Value), written);
 }
 
 #[test]
@@ -243,10 +255,25 @@ fn a_damaged_value_is_found_and_named() {
     assert!(errors[0].offset().is_some() && errors[0].key().is_some(), "{:?}", errors[0]);
     let findings = db.verify().expect("verify").findings;
     assert_eq!(findings.len(), 1, "{findings:?}");
+    // Scans in both directions return one error and go on behind the key.
+    for scan in [keys.iter().collect::<Vec<_>>(), keys.iter().rev().collect()] {
+        let errors = scan.iter().filter(|entry| entry.is_err()).count();
+        assert_eq!((errors, scan.len()), (1, 31));
+    }
+    // A compaction that would collect the file keeps the pointer to the damaged value, and does not fail.
+    for round in 0..4u8 {
+        for number in 5..30u32 {
+            keys.put(number.to_be_bytes(), vec![round; 4000]).expect("a put");
+        }
+        db.flush().expect("flush");
+        db.compact().expect("compact");
+    }
+    let damages = (0..30u32).filter(|number| keys.get(number.to_be_bytes()).is_err()).count();
+    assert!(damages <= 1, "{damages} values cannot be read");
     drop(keys);
     db.close().expect("close");
     let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
-    assert_eq!(report.keyspaces[0].lost, 1, "{report:?}");
+    assert_eq!(report.keyspaces[0].lost, damages as u64, "{report:?}");
 }
 
 #[test]
@@ -351,7 +378,7 @@ fn compactions_collect_value_files() {
             assert!(old == then, "the snapshot sees other values");
         }
         let metrics = db.metrics();
-        let space = metrics.value_file_bytes as f64 / metrics.value_bytes_referenced as f64;
+        let space = metrics.value_record_bytes as f64 / metrics.value_bytes_referenced as f64;
         largest = largest.max(space);
         assert!(metrics.value_files > 0 && metrics.value_bytes_copied <= metrics.value_bytes_written);
     }
@@ -364,10 +391,64 @@ fn compactions_collect_value_files() {
     db.wait_idle().expect("idle");
     let on_disk: usize =
         files(&mem, FileKind::Value).iter().map(|path| mem.peek(path).map_or(0, |bytes| bytes.len())).sum();
-    assert!(on_disk as u64 >= metrics.value_file_bytes, "{on_disk} {}", metrics.value_file_bytes);
+    assert!(on_disk as u64 >= metrics.value_record_bytes, "{on_disk} {}", metrics.value_record_bytes);
     assert_eq!(db.verify().expect("verify").findings, vec![]);
     drop(keys);
     db.close().expect("close");
     check(&open(&mem).keyspace("k").expect("the keyspace"), &truth);
     assert!(mem.order_violations().is_empty(), "{:?}", mem.order_violations());
+}
+
+/// Iterators of a closed store read their values, although the next open removes the files.
+#[test]
+fn iterators_outlive_the_store() {
+    let mem = MemEnv::new(10);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..80, 1);
+    db.flush().expect("flush");
+    let old = keys.iter();
+    let expected = truth.clone();
+    fill(&keys, &mut truth, 0..80, 2);
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    let new = keys.iter();
+    drop(keys);
+    db.close().expect("close");
+    let db = open(&mem);
+    let keys = db.keyspace("k").expect("the keyspace");
+    let again = truth.clone();
+    fill(&keys, &mut truth, 0..80, 3);
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    for (iter, expected) in [(old, expected), (new, again)] {
+        let found: Content =
+            iter.map(|entry| entry.expect("an entry")).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+        assert!(found == expected, "an iterator sees other values");
+    }
+    check(&keys, &truth);
+}
+
+/// With few descriptors, value files are closed for others to be opened.
+#[test]
+fn few_descriptors_are_enough() {
+    let mem = MemEnv::new(11);
+    let db = open(&mem);
+    let keys = keyspace(&db, "100B");
+    let mut truth = Content::new();
+    for round in 0..12u32 {
+        fill(&keys, &mut truth, round * 10..round * 10 + 10, round);
+        db.flush().expect("flush");
+    }
+    check(&keys, &truth);
+    mem.set_open_files_limit(mem.open_files() + 1);
+    fill(&keys, &mut truth, 0..30, 20);
+    check(&keys, &truth);
+    db.flush().expect("flush");
+    db.compact().expect("compact");
+    check(&keys, &truth);
+    mem.set_open_files_limit(None);
+    assert_eq!(db.verify().expect("verify").findings, vec![]);
 }

@@ -27,10 +27,11 @@ pub(super) fn verify(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>)
     }
     out.flush()?;
     let undamaged = format!(
-        "{}, {}, {}, {}, {}",
+        "{}, {}, {}, {}, {}, {}",
         counted(report.tables, "table"),
         counted(report.blocks, "block"),
         counted(report.entries, "entry"),
+        counted(report.values, "separated value"),
         size(report.bytes),
         counted(report.log_records, "log record"),
     );

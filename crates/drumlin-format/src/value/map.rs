@@ -1,4 +1,4 @@
-//! The map of a collected value file: where its live records went.
+//! The map of a collected value file: where its live records went. Reserved: the engine writes and reads no maps.
 //!
 //! ```text
 //! map      header block, 64 bytes | blocks | root | footer

@@ -17,7 +17,7 @@
 //!
 //! Records are in internal order: user key ascending, sequence number descending. A record does not contain its key.
 //! Its checksum covers the key, the sequence number and the place of the record, so a reader that follows a pointer to
-//! the wrong record notices. Garbage collection reads the key blocks and the live records, never dead values.
+//! the wrong record notices.
 //!
 //! A key block's entry has the kind `PutPointer`. Its value is
 //!
@@ -25,8 +25,11 @@
 //! record offset varint | raw length varint | stored length varint
 //! ```
 //!
-//! A tree entry of the kind `PutPointer` holds a `pointer`. When a value file has been collected, a `map` stores where
-//! its live records went.
+//! A tree entry of the kind `PutPointer` holds a `pointer`.
+//!
+//! Reserved: the engine writes no maps, no histories, no places that are gone, and one class only. A compaction copies
+//! a live value to a new file and replaces its pointer. The engine does not read key blocks, properties and footers
+//! either; they let a tool, or a collector that reads no table, find all records.
 //!
 //! Invariant: every byte of a value file is covered by the header's checksum, a record's checksum, a seal or the
 //! footer's checksum.
@@ -62,7 +65,7 @@ use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
 pub const VALUE_HEADER_LEN: usize = 64;
 /// Version of the format of value files.
 pub const VALUE_FILE_VERSION: u32 = 1;
-/// Target length of key blocks. Garbage collection reads all of them, so they are larger than data blocks of a table.
+/// Target length of key blocks. They are read one after the other, so they are larger than data blocks of a table.
 pub const KEY_BLOCK_BYTES: usize = 32 << 10;
 
 const HEADER: HeaderKind = HeaderKind {

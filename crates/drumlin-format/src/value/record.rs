@@ -6,9 +6,8 @@
 //! checksum     CRC-32C( file id u64 | record offset u64 | seq u64 | key length u32 | key | rest of the record )
 //! ```
 //!
-//! The codec is a compression method (`compression`). The stored bytes are never longer than the value. Since the
-//! checksum covers key and sequence number, garbage collection writes a new checksum when it moves a record, and
-//! verifies the old one first.
+//! The codec is a compression method (`compression`). The stored bytes are never longer than the value. The checksum
+//! covers key, sequence number and place, so a copy of a value gets a new checksum, after the old one was verified.
 
 use crate::bytes::{Reader, put_varint, varint_len};
 use crate::checksum::checksum;
@@ -96,7 +95,7 @@ impl<'a> Record<'a> {
         let fields_len = covered.len() - reader.remaining();
         let stored = reader.take_rest();
         if stored.len() != stored_len as usize {
-            return Err(at("value record has another length than its pointer says"));
+            return Err(at("the length of a value record differs from its pointer"));
         }
         let fields = covered.get(..fields_len).unwrap_or_default();
         if version.checksum(fields, stored) != sum {

@@ -764,9 +764,10 @@ impl Db {
 
     /// Copies the whole store, as of one commit, into the directory `path`, and waits until the copy is durable.
     ///
-    /// The copy consists of hard links to the tables. So the directory must be missing or empty, and on the file system
-    /// of the store. The copy takes no extra disk space until the store compacts these tables, and `disk_budget` does
-    /// not count it. The copy is a store of its own: [`Db::open`] opens it, and changes to one never reach the other.
+    /// The copy consists of hard links to the tables and value files. So the directory must be missing or empty, and on
+    /// the file system of the store. The copy takes no extra disk space until the store replaces these files, and
+    /// `disk_budget` does not count it. The copy is a store of its own: [`Db::open`] opens it, and changes to one never
+    /// reach the other.
     ///
     /// For a backup, copy the files of the checkpoint to another disk and remove it: a checkpoint shares its tables
     /// with the store, so loss of the disk or damage to a table affects both. Do not copy the directory of the open

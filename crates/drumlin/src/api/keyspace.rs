@@ -609,8 +609,8 @@ impl Keyspace {
         self.store.approximate_len(&self.state)
     }
 
-    /// Estimates the bytes on disk of the tables' parts that hold keys of `range`. It reads indexes only; memtables do
-    /// not count.
+    /// Estimates the bytes on disk of the tables' parts that hold keys of `range`. It reads indexes only; memtables and
+    /// values in value files do not count.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

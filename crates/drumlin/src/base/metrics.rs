@@ -35,7 +35,7 @@ const GAUGES: [&str; 13] = [
     "filter_bytes",
     "table_bytes",
     "value_files",
-    "value_file_bytes",
+    "value_record_bytes",
     "value_bytes_referenced",
     "runs",
     "snapshots",
@@ -152,11 +152,12 @@ metrics! {
     entries_merged,
     /// Calls of merge operators by compactions and flushes that panicked. The operands were kept.
     operator_panics,
-    /// Bytes of values that flushes and compactions wrote to value files.
+    /// Bytes of records that installed flushes and compactions wrote to value files: values, compressed, with their
+    /// checksums and lengths. Not part of `flush_bytes_written` and `compaction_bytes_written`.
     value_bytes_written,
-    /// Part of `value_bytes_written`: values that compactions copied from value files with much garbage.
+    /// Part of `value_bytes_written`: records that compactions copied from collected value files.
     value_bytes_copied,
-    /// Largest number of bytes that a subcompaction wrote.
+    /// Largest number of bytes of tables that a subcompaction wrote.
     compaction_largest_bytes,
     /// Trivial moves: subcompactions whose files changed level or run without being read.
     moves,
@@ -214,11 +215,12 @@ metrics! {
     filter_bytes,
     /// Gauge: bytes of tables in the current trees.
     table_bytes,
-    /// Gauge: value files of all keyspaces.
+    /// Gauge: value files that the current trees point to.
     value_files,
-    /// Gauge: bytes of all values in value files, garbage included.
-    value_file_bytes,
-    /// Gauge: bytes of the values in value files that tables point to. The rest is garbage.
+    /// Gauge: bytes of all records in them.
+    value_record_bytes,
+    /// Gauge: bytes of the records that tables point to. The rest of `value_record_bytes` is garbage; more may be found
+    /// when compactions drop pointers.
     value_bytes_referenced,
     /// Gauge: runs in all keyspaces.
     runs,

@@ -164,7 +164,11 @@ impl Resolver<'_> {
     /// Reads the value that `pointer`, the version `seq` of `key`, refers to.
     pub(crate) fn follow(&self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<Slice> {
         match self.pointers {
-            Some(read) => read(key, seq, pointer).map_err(|error| error.with_key(key)),
+            // Damage concerns this key only. Other errors may hit any key, so a scan does not go on after them.
+            Some(read) => read(key, seq, pointer).map_err(|error| match error.is_corruption() {
+                true => error.with_key(key),
+                false => error,
+            }),
             None => {
                 let what =
                     format!("keyspace \"{}\" holds a value pointer but has no value files", self.keyspace);

@@ -191,6 +191,14 @@ impl Auditor<'_> {
             for point in snapshots.iter().copied().chain(newest) {
                 let was = self.answer(&before, &key, &old, point);
                 let is = self.answer(&after, &key, &new, point);
+                if let (Ok(_), Err(error)) = (&was, &is)
+                    && error.is_corruption()
+                {
+                    return Err(bug(format!(
+                        "a value can no longer be read: {}",
+                        error.text_without_place()
+                    )));
+                }
                 // If the versions cannot be resolved, there is no answer to compare.
                 if let (Ok(was), Ok(is)) = (was, is)
                     && was != is

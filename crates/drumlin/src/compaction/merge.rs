@@ -11,7 +11,8 @@
 //! 4. A value that has expired for all its readers counts as a tombstone with the same sequence number. An expired
 //!    operand is dropped.
 //! 5. Merge operands of one stripe are merged into their base value under three conditions: the base is among the
-//!    inputs, or nothing older exists; it has the same expiry time; and the inputs are contiguous in age for the key.
+//!    inputs and is no value pointer, or nothing older exists; it has the same expiry time; and the inputs are
+//!    contiguous in age for the key.
 //!    Of the other operands, neighbours with the same expiry time are combined by partial merge, if the operator has
 //!    one and the inputs are contiguous ([`operands`]). All other operands and their base stay as they are. After a few
 //!    panics of the operator a job no longer calls it.

@@ -11,7 +11,7 @@ use crate::disk::Files;
 use crate::filter::{JobFilters, Lineage, MergedPart};
 use crate::table::{TableCache, TableWriter};
 use crate::value::{Separator, ValueSpec, references};
-use crate::version::{Counts, FileMeta, TableHandle, ValueUse};
+use crate::version::{Counts, FileMeta, TableHandle, ValueFileUse};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::table::{FilterSpec, Owner, TableSummary};
 use drumlin_types::{Key, KeyRange, Kind, Seq, TableId, ValueFileId, bug};
@@ -118,7 +118,8 @@ impl Outputs {
     }
 
     fn has_table(&self) -> bool {
-        let is_open = |open: &UnfinishedTable| open.writer.size() < self.file_bytes;
+        let is_open =
+            |open: &UnfinishedTable| open.writer.size() < self.file_bytes && !self.values.is_table_full();
         self.next.is_some() || self.open.as_ref().is_some_and(is_open)
     }
 
@@ -148,7 +149,7 @@ impl Outputs {
         is_warm: bool,
     ) -> Result<()> {
         let cut = self.open.as_ref().is_some_and(|open| {
-            open.writer.size() >= self.file_bytes
+            (open.writer.size() >= self.file_bytes || self.values.is_table_full())
                 && open
                     .points
                     .as_ref()
@@ -277,7 +278,13 @@ impl Outputs {
         here
     }
 
-    fn file(&self, id: TableId, bounds: KeyRange, summary: &TableSummary, values: Vec<ValueUse>) -> FileMeta {
+    fn file(
+        &self,
+        id: TableId,
+        bounds: KeyRange,
+        summary: &TableSummary,
+        values: Vec<ValueFileUse>,
+    ) -> FileMeta {
         let properties = &summary.properties;
         FileMeta {
             table: TableHandle::new(id, summary.file_len, self.files.obsolete.clone()),

@@ -381,7 +381,12 @@ impl Store {
             })
         };
         let files = tree.files().filter(|(_, _, file)| free.contains(&(file.id(), &file.bounds.start)));
-        let covered = files.filter(|(_, _, file)| is_covered(file));
+        // One edit removes them, with their value files. Compactions drop the others.
+        let mut left = MAX_CHANGES / 4;
+        let covered = files.filter(|(_, _, file)| is_covered(file)).take_while(|(_, _, file)| {
+            left = left.saturating_sub(1 + file.values.len());
+            left > 0
+        });
         covered.map(|(_, _, file)| (file.id(), file.bounds.start.clone())).collect()
     }
 

@@ -19,7 +19,7 @@ use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCursor};
-use crate::value::collected;
+use crate::value::files_to_collect;
 use crate::version::{FileMeta, Tree, value_files};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::Flight;
@@ -108,8 +108,13 @@ impl CompactionLane {
                 drop(running);
                 let (lineage, parts) = result.outputs.end_merge();
                 let counts = parts.into_iter().map(InputCount::of).collect();
+                let (separated, _) = result.outputs.value_bytes();
                 self.store.finish_piece(id, Finished { keyspace, counts, lineage, result });
-                self.store.costs.merged(bytes, nanos, clock.monotonic_nanos().saturating_sub(ended));
+                self.store.costs.merged(
+                    bytes + separated,
+                    nanos,
+                    clock.monotonic_nanos().saturating_sub(ended),
+                );
                 self.store.background.progressed();
                 Ok(None)
             }
@@ -155,8 +160,12 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
     let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
-    let target = keyspace.options.load().value_space_target;
-    spec.values.collected = collected(&tree, &values, target);
+    // Copies need disk space before they free any.
+    if !store.health.lacks_space() {
+        let target = keyspace.options.load().value_space_target;
+        spec.values.collected = files_to_collect(&tree, &values, target);
+        spec.values.most_copied = store.most_copied();
+    }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
     let tables = piece.inputs.iter().map(|s| s.table).collect();

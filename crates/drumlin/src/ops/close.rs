@@ -12,10 +12,12 @@
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::event::Event;
 use crate::store::Store;
+use crate::version::value_files;
 use crate::write::budget::LogShare;
 use drumlin_env::sync::atomic;
 use drumlin_format::log::{RecordHeader, RecordKind};
 use drumlin_format::manifest::{Change, Edit};
+use drumlin_types::ValueFileId;
 use std::cell::Cell;
 
 thread_local! {
@@ -87,9 +89,9 @@ impl Store {
         result
     }
 
-    /// Opens the tables that live iterators may still read, including those of older versions, and keeps them open: the
-    /// next open of the store may remove their files. Ignores a table that cannot be opened, for example for lack of
-    /// file descriptors. An iterator that reads it then tries again and may fail.
+    /// Opens the tables and value files that live iterators may still read, including those of older versions, and
+    /// keeps them open: the next open of the store may remove their files. Ignores a file that cannot be opened, for
+    /// example for lack of file descriptors. An iterator that reads it then tries again and may fail.
     fn hold_tables(&self) {
         self.files.tables.keep_all();
         for keyspace in self.keyspaces().iter() {
@@ -100,6 +102,12 @@ impl Store {
         for table in self.files.obsolete.pinned() {
             let _ = table.open(&self.files.tables);
         }
+        let keyspaces = self.keyspaces();
+        let views = keyspaces.iter().map(|keyspace| keyspace.view());
+        let live: Vec<ValueFileId> = views
+            .flat_map(|view| value_files(view.tree.files().map(|(_, _, file)| file)).into_keys())
+            .collect();
+        self.files.values.keep_all(live.into_iter().chain(self.files.obsolete.pinned_values()));
     }
 
     fn save_at_close(&self) -> Result<()> {

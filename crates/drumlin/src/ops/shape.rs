@@ -5,7 +5,7 @@ use crate::base::metrics::Metrics;
 use crate::compaction::view::tree_view;
 use crate::keyspace::{KeyspaceState, View};
 use crate::store::Store;
-use crate::value::value_loads;
+use crate::value::value_file_sizes;
 use crate::version::FileMeta;
 use drumlin_policy::schedule::fold::{depth_cap, design_runs};
 use drumlin_policy::schedule::{Concurrency, Settings};
@@ -256,9 +256,9 @@ impl Store {
         let views: Vec<_> = keyspaces.iter().map(|k| k.view()).collect();
         metrics.memtable_bytes = views.iter().map(|v| v.memtable_bytes() as u64).sum();
         metrics.table_bytes = views.iter().map(|v| v.tree.bytes()).sum();
-        for (_, load) in views.iter().flat_map(|view| value_loads(&view.tree)) {
+        for (_, load) in views.iter().flat_map(|view| value_file_sizes(&view.tree)) {
             metrics.value_files += 1;
-            metrics.value_file_bytes += load.total;
+            metrics.value_record_bytes += load.total;
             metrics.value_bytes_referenced += load.referenced.min(load.total);
         }
         metrics.filter_bytes = views.iter().map(|v| filter_bytes(v)).sum();

@@ -1,5 +1,5 @@
 //! Verification of a whole store. It checks all checksums, orders and counts inside tables, the records of the log, the
-//! shape of the trees, the recency invariant R between levels, and every value in a value file.
+//! shape of the trees, the recency invariant R between levels, and every value that an entry points to.
 
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
@@ -14,6 +14,9 @@ use drumlin_env::sync::Arc;
 use drumlin_format::names::FileName;
 use drumlin_types::{KeyRange, Kind, Seq};
 use std::collections::BTreeSet;
+
+/// Number of unreadable values of a keyspace that get findings of their own.
+const MOST_VALUE_FINDINGS: u64 = 100;
 
 /// Fault that [`Db::verify`](crate::Db::verify) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +42,9 @@ pub struct VerifyReport {
     pub blocks: u64,
     /// Number of entries read.
     pub entries: u64,
-    /// Number of bytes of tables and values read.
+    /// Number of bytes of tables read, and of values in value files, decompressed.
     pub bytes: u64,
-    /// Number of values read from value files.
+    /// Number of values read from value files. They are not read in a keyspace with other findings.
     pub values: u64,
     /// Number of log records read.
     pub log_records: u64,
@@ -154,7 +157,7 @@ impl Store {
                 levels.push((number, cursor));
             }
         }
-        let mut counted = 0;
+        let (mut counted, mut lost) = (0, 0);
         loop {
             let least =
                 levels.iter().filter(|(_, c)| c.valid()).map(|(_, c)| c.key()).min().map(<[u8]>::to_vec);
@@ -182,7 +185,12 @@ impl Store {
                                 report.values += 1;
                                 report.bytes += value.len() as u64;
                             }
-                            Err(error) => report.find_error(&keyspace.name(), &error)?,
+                            Err(error) => {
+                                lost += 1;
+                                if lost <= MOST_VALUE_FINDINGS {
+                                    report.find_error(&keyspace.name(), &error)?;
+                                }
+                            }
                         }
                     }
                     cursor.next()?;
@@ -191,6 +199,10 @@ impl Store {
                     oldest_above = Some((*number, seq));
                 }
             }
+        }
+        if lost > MOST_VALUE_FINDINGS {
+            let what = format!("{} more values cannot be read", lost - MOST_VALUE_FINDINGS);
+            report.find(&keyspace.name(), None, what);
         }
         let claimed: u64 = view.tree.files().map(|(_, _, f)| f.counts.entries).sum();
         if counted != claimed {

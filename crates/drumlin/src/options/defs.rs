@@ -41,10 +41,10 @@ settings! {
     /// that are not written yet, values that the program holds, and the page cache of the operating system.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
-    /// Upper bound on the disk space of tables and log segments. The store treats a used-up budget like a full disk:
-    /// compactions wait and writes fail before they exceed it. Then deletions are still accepted, and compactions free
-    /// what was overwritten or deleted. It must hold at least four log segments: 64 MiB by default, more if
-    /// `memory_budget` is above 1.3 GiB.
+    /// Upper bound on the disk space of tables, value files and log segments. The store treats a used-up budget like a
+    /// full disk: compactions wait and writes fail before they exceed it. Then deletions are still accepted, and
+    /// compactions free what was overwritten or deleted. It must hold at least four log segments: 64 MiB by default,
+    /// more if `memory_budget` is above 1.3 GiB.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
@@ -70,7 +70,7 @@ settings! {
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
     /// How tables are read. `buffered` reads use the page cache of the operating system. `direct` reads bypass it where
-    /// the file system allows that.
+    /// the file system allows that. Reads of value files are always buffered.
     table_reads: TableReads = TableReads::Buffered => names(TableReads::NAMES).expert();
 
     /// Longest time that a write waits for compactions or memory before it fails with `Busy`.
@@ -123,11 +123,12 @@ settings! {
     ttl_seconds: u64 = 0
         => count(1, 3_153_600_000).zero("nothing expires").unit("s").live().alters_answers();
 
-    /// Compression of table blocks. Applies to files that are written after the change.
+    /// Compression of table blocks, and of each value in a value file. Applies to files that are written after the
+    /// change; values that are copied between value files stay as they are.
     compression: Compression = Compression::Lz4 => names(COMPRESSIONS).live();
 
     /// Compression of table blocks in the bottom level, which holds most of the data and is rarely rewritten. `same`
-    /// uses the option `compression`. Applies to files that are written after the change.
+    /// uses the option `compression`. Applies to tables that are written after the change, not to value files.
     compression_bottom: Option<Compression> = None => names(COMPRESSIONS).absent("same").live();
 
     /// Bits per key of the table filters on average, with which lookups skip tables that lack the key. `auto` uses 10
@@ -167,17 +168,16 @@ settings! {
     arce_pin: Option<Pin> = None
         => text("M/c/q/rho", pin, &["8/24/2/1"]).absent("none").live().expert().experiment();
 
-    /// Length from which on a value is stored in a value file, apart from its key. Compactions then move a short
-    /// pointer instead of the value; a lookup takes one more read. Values that were overwritten take disk space
-    /// until their file is collected (`value_space_target`). Values that expire, and merge
-    /// operands, stay with their keys. Applies to files that are written after the change, also to values that
-    /// compactions rewrite.
-    value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no value files").live().expert();
+    /// Smallest value, in bytes before compression, that flushes and compactions store in a value file (a blob file in
+    /// RocksDB), apart from its key. Compactions then move a pointer of a few dozen bytes; a lookup reads the value
+    /// with one more read. Values that are in value files stay there, whatever the option becomes. Values with a time
+    /// to live, merge operands, and all values of a keyspace with a merge operator stay with their keys.
+    value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no more value files").live().expert();
 
-    /// Space that values in value files may take: bytes of all values there for each byte that tables point to. Above
-    /// it, compactions copy the values that they meet in files with at least 1 - 1/target garbage to new files, at
-    /// most 1/(target - 1) bytes for each byte that becomes garbage. It is an aim: garbage in a file is found when a
-    /// compaction drops the pointer to it, and a file is collected when compactions meet its pointers.
+    /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that
+    /// tables point to. Above it, a compaction copies the values that it meets in files with at least 1 - 1/target
+    /// garbage to new files. All copies take at most 1/(target - 1) times the bytes that flushes write to value files.
+    /// It is no limit: no compaction starts for its sake, and garbage counts once a compaction has dropped its pointer.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.

@@ -46,14 +46,19 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recov
     let current = control.manifest.header().number;
     drop(control);
     let floor = store.log_floor(&[]);
-    let tables = live.iter().map(|id| store.files.table_path(*id));
-    let values = live_values.keys().map(|id| store.files.value_path(*id));
-    let files: Vec<PathBuf> = tables.chain(values).collect();
+    let live_tables = live.iter().map(|id| store.files.table_path(*id));
+    let live_paths = live_values.keys().map(|id| store.files.value_path(*id));
+    let files: Vec<PathBuf> = live_tables.chain(live_paths).collect();
     store.files.env.note(Note::Recovered { files: &files });
     // A segment that recovery dropped may also be below the floor. Each file must be unlinked only once (O9).
     let dropped: BTreeSet<PathBuf> = store.files.obsolete.take_files().into_iter().collect();
-    let mut has_set_aside = false;
-    let mut values = Vec::new();
+    // An earlier open may have been interrupted after it set a table aside.
+    let is_aside = |entry: &DirEntry| {
+        let name = entry.name.strip_suffix(SET_ASIDE).and_then(FileName::parse);
+        matches!(name, Some(FileName::Table(_)))
+    };
+    let mut has_set_aside = entries.iter().any(is_aside);
+    let (mut tables, mut values) = (Vec::new(), Vec::new());
     for entry in entries {
         let path = store.files.dir.join(&entry.name);
         if dropped.contains(&path) {
@@ -62,7 +67,7 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recov
         let kind = match FileName::parse(&entry.name) {
             Some(FileName::Table(id)) if !live.contains(&id) => {
                 if holds_more(store, id, entry.len) {
-                    set_aside(store, path, FileKind::Table)?;
+                    tables.push(path);
                     has_set_aside = true;
                     continue;
                 }
@@ -79,11 +84,15 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recov
         };
         unlink(&store.files.env, &path, kind)?;
     }
+    // Value files first: a table that is set aside must not lose its values.
     for path in values {
         match has_set_aside {
             true => set_aside(store, path, FileKind::Value)?,
             false => unlink(&store.files.env, &path, FileKind::Value)?,
         }
+    }
+    for path in tables {
+        set_aside(store, path, FileKind::Table)?;
     }
     for path in &dropped {
         unlink(&store.files.env, path, FileKind::Log)?;

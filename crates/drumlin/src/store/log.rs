@@ -51,13 +51,15 @@ impl Store {
         read(&kept.numbers, kept.written)
     }
 
-    /// Frees file descriptors if `error` reports that none was left. Closes tables first, then log segments, which it
-    /// makes durable: a log that has grown for want of a descriptor would otherwise keep flushes from ever getting one.
+    /// Frees file descriptors if `error` reports that none was left. Closes tables and value files first, then log
+    /// segments, which it makes durable: a log that has grown for want of a descriptor would otherwise keep flushes
+    /// from ever getting one.
     pub(crate) fn relieve_descriptors(&self, error: &Error) {
         if error.kind() != ErrorKind::TooManyFiles {
             return;
         }
         self.files.tables.relieve(error);
+        self.files.values.relieve();
         // Best effort: the next attempt of the job that failed reports what is wrong.
         let _ = self.sync_log(self.publisher.last_published().log_end);
         let mut locked = self.commit_lock.state.lock();

@@ -17,6 +17,8 @@ use drumlin_env::sync::Arc;
 use drumlin_types::contract::LimitView;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Maximum number of bytes of values that one piece copies.
+const MOST_COPIED: u64 = 256 << 20;
 /// Bytes of input that a piece is cut to at most.
 const PIECE_BYTES: u64 = 64 << 20;
 /// Fractions of `disk_budget` that a piece reads and that a table takes at most, as divisors, and their lower bound.
@@ -58,13 +60,16 @@ impl Store {
             filters: JobFilters::begin(&self.filters, keyspace, inputs, destination),
             owner: Some(keyspace.owner()),
             values: ValueSpec {
-                threshold: Some(options.value_threshold).filter(|&least| least > 0),
+                // An operand is never merged into a value in a value file, so chains of operands would only grow.
+                threshold: Some(options.value_threshold)
+                    .filter(|&least| least > 0 && keyspace.operator_name.is_none()),
                 keyspace: keyspace.id,
                 compression: options.compression,
                 created_seq: self.publisher.visible(),
                 write_bytes: self.job_bytes() / 8,
                 inputs: BTreeMap::new(),
                 collected: BTreeSet::new(),
+                most_copied: 0,
             },
         }
     }
@@ -73,6 +78,12 @@ impl Store {
     /// it that flushes leave.
     fn piece_bytes(&self) -> u64 {
         self.share_of_disk(PIECE_SHARE).min(PIECE_BYTES)
+    }
+
+    /// Returns how many bytes of values one piece may copy from value files with much garbage. No space is reserved for
+    /// them, so under a disk budget they are few.
+    pub(crate) fn most_copied(&self) -> u64 {
+        self.share_of_disk(FILE_SHARE).min(MOST_COPIED)
     }
 
     /// Returns the largest length of a table. Under a disk budget, a compaction in key order soon frees such tables.

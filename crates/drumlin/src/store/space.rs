@@ -232,7 +232,7 @@ impl Store {
         match self.files.remove(file) {
             Ok(()) => {
                 self.files.obsolete.removed(file);
-                if let ObsoleteFile::Table(_) = file {
+                if let ObsoleteFile::Table(_) | ObsoleteFile::Value(_) = file {
                     self.clear_space_errors();
                 }
                 self.background.progressed();

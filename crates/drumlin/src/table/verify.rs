@@ -1,8 +1,8 @@
 //! Reads a whole table and checks it.
 //!
 //! Besides checksums it checks: the order over all blocks, separators, ordinals, tags, counts and bounds against the
-//! properties, every key against every filter module, and the range tombstones. It reads the file again and uses
-//! nothing from memory.
+//! properties, every key against every filter module, the list of value files, and the range tombstones. It reads the
+//! file again and uses nothing from memory.
 
 use super::block::DataBlock;
 use super::fences::FenceCursor;
@@ -12,7 +12,9 @@ use drumlin_format::block::{EntryCursor, tag_of};
 use drumlin_format::checksum::FileHasher;
 use drumlin_format::filter::{key_hash, may_contain};
 use drumlin_format::index::Fence;
-use drumlin_types::{Kind, Seq};
+use drumlin_format::value::ValuePointer;
+use drumlin_types::{Kind, Seq, ValueFileId};
+use std::collections::BTreeMap;
 
 /// Read size, in bytes, for the checksum of the file.
 const CHUNK: u64 = 1 << 20;
@@ -112,6 +114,8 @@ struct EntryWalk<'a> {
     blocks: u64,
     raw_bytes: u64,
     of_kind: [u64; Kind::ALL.len()],
+    /// Entries that point to each value file, and the bytes of their values.
+    value_files: BTreeMap<ValueFileId, (u64, u64)>,
     seqs: Option<(Seq, Seq)>,
     end: u64,
     first_key: Vec<u8>,
@@ -136,6 +140,7 @@ impl<'a> EntryWalk<'a> {
             blocks: 0,
             raw_bytes: 0,
             of_kind: [0; Kind::ALL.len()],
+            value_files: BTreeMap::new(),
             seqs: None,
             end: 0,
             first_key: Vec::new(),
@@ -168,6 +173,9 @@ impl<'a> EntryWalk<'a> {
                 );
             }
             self.entry(fence, view.tag(index), &entry, same_key)?;
+            if entry.kind() == Kind::PutPointer {
+                self.pointer(fence, view.entry(index).map_err(decode)?.value)?;
+            }
         }
         if self.last_key > separator || (fence.continues && self.last_key != separator) {
             return Err(self.damage(fence.offset, "last key does not fit the separator"));
@@ -214,6 +222,18 @@ impl<'a> EntryWalk<'a> {
         Ok(())
     }
 
+    /// Counts a pointer for its value file.
+    fn pointer(&mut self, fence: &Fence, pointer: &[u8]) -> Result<()> {
+        let pointer = ValuePointer::decode(pointer);
+        let pointer = pointer.map_err(|damage| self.damage(fence.offset, damage.what))?;
+        if let Some(place) = pointer.place {
+            let counted = self.value_files.entry(place.file).or_insert((0, 0));
+            counted.0 += 1;
+            counted.1 += place.record.record_len();
+        }
+        Ok(())
+    }
+
     fn finish(&self) -> Result<()> {
         let properties = self.table.properties();
         let counts = [self.entries, self.keys, self.blocks, self.raw_bytes, self.end];
@@ -237,6 +257,10 @@ impl<'a> EntryWalk<'a> {
             [properties.deletes, properties.merges, properties.expiring, properties.pointers, 0];
         if counts != expected || kinds != expected_kinds || self.continues {
             return Err(self.damage(0, "counts differ from the properties"));
+        }
+        let listed = properties.value_files.iter().map(|used| (used.file, (used.entries, used.bytes)));
+        if !listed.eq(self.value_files.iter().map(|(file, counted)| (*file, *counted))) {
+            return Err(self.damage(0, "value files differ from the properties"));
         }
         let tombstones = self.table.range_tombstones();
         let all =

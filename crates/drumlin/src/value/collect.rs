@@ -1,13 +1,13 @@
 //! Which value files a compaction collects, by `drumlin_policy::value`.
 
-use crate::version::{Tree, ValueHandles};
-use drumlin_policy::value::{ValueFileLoad, to_collect};
+use crate::version::{Tree, ValueFileHandles};
+use drumlin_policy::value::{ValueFileSizes, to_collect};
 use drumlin_types::ValueFileId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the sizes of the value files that `tree` points to, by number.
-pub(crate) fn value_loads(tree: &Tree) -> Vec<(ValueFileId, ValueFileLoad)> {
-    let mut loads: BTreeMap<ValueFileId, ValueFileLoad> = BTreeMap::new();
+pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)> {
+    let mut loads: BTreeMap<ValueFileId, ValueFileSizes> = BTreeMap::new();
     let mut tables = BTreeSet::new();
     for (_, _, file) in tree.files().filter(|(_, _, file)| !file.values.is_empty()) {
         // References to parts of a table share its list.
@@ -24,11 +24,11 @@ pub(crate) fn value_loads(tree: &Tree) -> Vec<(ValueFileId, ValueFileLoad)> {
 }
 
 /// Returns which of the value files `inputs` a compaction of `tree` collects.
-pub(crate) fn collected(tree: &Tree, inputs: &ValueHandles, target: f64) -> BTreeSet<ValueFileId> {
+pub(crate) fn files_to_collect(tree: &Tree, inputs: &ValueFileHandles, target: f64) -> BTreeSet<ValueFileId> {
     if inputs.is_empty() {
         return BTreeSet::new();
     }
-    let (ids, loads): (Vec<ValueFileId>, Vec<ValueFileLoad>) = value_loads(tree).into_iter().unzip();
+    let (ids, loads): (Vec<ValueFileId>, Vec<ValueFileSizes>) = value_file_sizes(tree).into_iter().unzip();
     let collected = to_collect(&loads, target).into_iter().map(|index| ids[index]);
     collected.filter(|id| inputs.contains_key(id)).collect()
 }

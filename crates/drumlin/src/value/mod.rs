@@ -4,8 +4,8 @@
 //! - [`collect`] says which value files a compaction collects.
 //! - [`reader`] follows a pointer to its value.
 //!
-//! A value is written to a value file once, and compactions copy its pointer. A compaction that meets a pointer into a
-//! value file with much garbage copies the value (`drumlin_policy::value`). A value file is removed when no table
+//! Compactions copy pointers, not values, except for the values that they meet in collected files, those with much
+//! garbage (`drumlin_policy::value`). A value file is removed when no table
 //! points to it any more.
 
 mod collect;
@@ -13,6 +13,6 @@ mod reader;
 mod separator;
 mod writer;
 
-pub(crate) use collect::{collected, value_loads};
+pub(crate) use collect::{files_to_collect, value_file_sizes};
 pub(crate) use reader::ValueFiles;
 pub(crate) use separator::{Separator, ValueSpec, references};

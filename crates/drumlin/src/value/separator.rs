@@ -2,7 +2,8 @@
 //!
 //! A put of at least the threshold goes to the open value file, and its entry becomes a pointer. Pointers of the inputs
 //! are kept, except those into *collected* value files: such a value is copied to the open value file, so that the old
-//! file loses its references. Merge operands, values that expire and smaller values stay in the table.
+//! file loses its references. What one job copies is limited. Merge operands, values that expire and smaller values
+//! stay in the table.
 //!
 //! A value file ends with the table that points to it, or earlier when it is full. So a new value file belongs to one
 //! table at first, and a table can have several.
@@ -12,19 +13,22 @@
 use super::reader::ValueFiles;
 use super::writer::ValueWriter;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::version::{Obsolete, ValueHandle, ValueHandles, ValueUse};
+use crate::version::{Obsolete, ValueFileHandle, ValueFileHandles, ValueFileUse};
 use drumlin_env::Env;
 use drumlin_env::sync::Arc;
 use drumlin_format::compression::Compression;
 use drumlin_format::manifest::{ValueFileRecord, ValueFileState};
 use drumlin_format::table::ValueReference;
-use drumlin_format::value::{Place, Record, RecordKey, ValueFileHeader, ValueFileSettings, ValuePointer};
+use drumlin_format::value::{Place, ValueFileHeader, ValueFileSettings, ValuePointer};
 use drumlin_types::history::History;
 use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Size at which a value file is full.
 const VALUE_FILE_BYTES: u64 = 64 << 20;
+
+/// Number of value files at which a table ends. The manifest allows more, but an edit lists them all.
+const MOST_REFERENCES: usize = 4096;
 
 /// Which values a job separates, and how.
 pub(crate) struct ValueSpec {
@@ -37,12 +41,14 @@ pub(crate) struct ValueSpec {
     /// Memory for the write buffer in bytes.
     pub(crate) write_bytes: usize,
     /// Value files that the inputs point to.
-    pub(crate) inputs: ValueHandles,
+    pub(crate) inputs: ValueFileHandles,
     /// Those of them that are collected.
     pub(crate) collected: BTreeSet<ValueFileId>,
+    /// Maximum number of bytes that are copied from them. The other values stay where they are.
+    pub(crate) most_copied: u64,
 }
 
-/// Values of one job.
+/// Writes the separated values of one job.
 pub(crate) struct Separator {
     env: Env,
     files: Arc<ValueFiles>,
@@ -54,7 +60,7 @@ pub(crate) struct Separator {
     /// Entries and bytes of the open table in each value file.
     uses: BTreeMap<ValueFileId, (u64, u64)>,
     /// Finished value files.
-    done: ValueHandles,
+    done: ValueFileHandles,
     pointer: Vec<u8>,
     /// Bytes of records written so far, and those of them that were copied.
     written: u64,
@@ -112,7 +118,7 @@ impl Separator {
                 Ok((Kind::PutPointer, &self.pointer))
             }
             Kind::PutPointer => {
-                let is_copied = self.keep(key, seq, value)?;
+                let is_copied = self.copy_or_count(key, seq, value)?;
                 Ok((kind, if is_copied { &self.pointer } else { value }))
             }
             _ => Ok((kind, value)),
@@ -137,7 +143,7 @@ impl Separator {
         Ok(self.open.as_mut().expect("just opened"))
     }
 
-    /// Writes the pointer to a new record to `pointer`.
+    /// Encodes a pointer to `place` into `pointer`, and counts it.
     fn point_to(&mut self, place: Place, history: Option<History>) {
         self.pointer.clear();
         ValuePointer { place: Some(place), history }.encode_into(&mut self.pointer);
@@ -145,26 +151,40 @@ impl Separator {
         self.count(place.file, place.record.record_len());
     }
 
-    /// Keeps a pointer of an input, or copies its value to the open value file. Returns whether it did so; then
-    /// `pointer` is the new one.
-    fn keep(&mut self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<bool> {
+    /// Copies the value of an input's pointer to the open value file if its file is collected; returns whether it did,
+    /// and then `pointer` is the new one. Otherwise the old pointer is kept and counted.
+    ///
+    /// A value that cannot be read is no reason to fail: the compaction only has to copy its pointer. Then the rest of
+    /// that file is not collected.
+    fn copy_or_count(&mut self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<bool> {
         let damaged = |what: &str| Error::new(ErrorKind::Corruption, what);
         let pointer = ValuePointer::decode(pointer).map_err(|damage| damaged(damage.what))?;
         let Some(place) = pointer.place else { return Ok(false) };
         if !self.spec.inputs.contains_key(&place.file) {
-            return Err(damaged("an entry points to a value file that its table does not list"));
+            let id = place.file;
+            return Err(damaged(&format!(
+                "an entry points to value file {id}, which its table does not list"
+            )));
         }
-        if !self.spec.collected.contains(&place.file) {
-            self.count(place.file, place.record.record_len());
-            return Ok(false);
+        let is_within = self.copied + place.record.record_len() <= self.spec.most_copied;
+        if self.spec.collected.contains(&place.file) && is_within {
+            match self.files.read_record(&place, key, seq) {
+                Ok(value) => {
+                    let copy = self.file()?.copy(key, seq, &value)?;
+                    self.point_to(copy, pointer.history);
+                    self.copied += copy.record.record_len();
+                    return Ok(true);
+                }
+                Err(_) => drop(self.spec.collected.remove(&place.file)),
+            }
         }
-        let bytes = self.files.with_record(&place, key, seq, |bytes, _| Ok(bytes.clone()))?;
-        let version = RecordKey { file_id: place.file.0, offset: place.record.offset, key, seq };
-        let record = Record::decode(&bytes, &version).map_err(|damage| damaged(damage.what))?;
-        let copy = self.file()?.copy(key, seq, &record)?;
-        self.point_to(copy, pointer.history);
-        self.copied += copy.record.record_len();
-        Ok(true)
+        self.count(place.file, place.record.record_len());
+        Ok(false)
+    }
+
+    /// Returns whether the open table points to as many value files as a table should.
+    pub(crate) fn is_table_full(&self) -> bool {
+        self.uses.len() >= MOST_REFERENCES
     }
 
     fn count(&mut self, file: ValueFileId, bytes: u64) {
@@ -174,13 +194,13 @@ impl Separator {
     }
 
     /// Ends the open value file with its table. Returns the value files that the table points to.
-    pub(crate) fn end_table(&mut self) -> Result<Vec<ValueUse>> {
+    pub(crate) fn end_table(&mut self) -> Result<Vec<ValueFileUse>> {
         self.end_file()?;
         let uses = std::mem::take(&mut self.uses).into_iter();
         let used = uses.map(|(id, (entries, bytes))| {
             let file = self.done.get(&id).or_else(|| self.spec.inputs.get(&id)).cloned();
             let missing = || Error::new(ErrorKind::Bug, format!("value file {id} has no handle"));
-            Ok(ValueUse { file: file.ok_or_else(missing)?, entries, bytes })
+            Ok(ValueFileUse { file: file.ok_or_else(missing)?, entries, bytes })
         });
         used.collect()
     }
@@ -235,15 +255,18 @@ impl Separator {
             max_seq: properties.max_seq,
             checksum: summary.checksum,
         };
-        self.done.insert(id, ValueHandle::new(record, self.obsolete.clone()));
+        self.done.insert(id, ValueFileHandle::new(record, self.obsolete.clone()));
         Ok(())
     }
 }
 
 /// Returns the list of value files for the properties of a table.
-pub(crate) fn references(uses: &[ValueUse]) -> Vec<ValueReference> {
-    let reference =
-        |used: &ValueUse| ValueReference { file: used.file.id(), entries: used.entries, bytes: used.bytes };
+pub(crate) fn references(uses: &[ValueFileUse]) -> Vec<ValueReference> {
+    let reference = |used: &ValueFileUse| ValueReference {
+        file: used.file.id(),
+        entries: used.entries,
+        bytes: used.bytes,
+    };
     uses.iter().map(reference).collect()
 }
 

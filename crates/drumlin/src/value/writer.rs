@@ -1,11 +1,12 @@
 //! Writes a value file. Finishing syncs the data and closes the file. The caller syncs the directory entry, once for
 //! all files of a job. A writer that is dropped unfinished removes its file.
 
+use super::reader::StoredValue;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::file_sink::FileSink;
 use drumlin_env::{Env, FileKind, Fs};
 use drumlin_format::value::{
-    BuildError, Place, Record, VALUE_HEADER_LEN, ValueFileBuilder, ValueFileSettings, ValueFileSummary,
+    BuildError, Place, VALUE_HEADER_LEN, ValueFileBuilder, ValueFileSettings, ValueFileSummary,
 };
 use drumlin_types::{Seq, ValueFileId};
 use std::io;
@@ -53,12 +54,12 @@ impl ValueWriter {
         Ok(Place { file: self.id, record })
     }
 
-    /// Appends the value of a verified record of another value file, as it is stored there.
-    pub(super) fn copy(&mut self, key: &[u8], seq: Seq, old: &Record<'_>) -> Result<Place> {
+    /// Appends a value of another value file, as it is stored there.
+    pub(super) fn copy(&mut self, key: &[u8], seq: Seq, old: &StoredValue) -> Result<Place> {
         let Some(builder) = self.builder.as_mut() else {
             return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
         };
-        let added = builder.add_stored(key, seq, old.codec, old.raw_len, old.stored);
+        let added = builder.add_stored(key, seq, old.codec, old.raw_len, &old.stored);
         let record = added.map_err(|error| self.error(error))?;
         Ok(Place { file: self.id, record })
     }

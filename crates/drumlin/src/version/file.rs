@@ -7,7 +7,7 @@
 //! - The sequence range is that of the whole table, so it contains the range of the part.
 
 use super::pins::TableHandle;
-use super::value_handle::ValueUse;
+use super::value_handle::ValueFileUse;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::FileRecord;
 use drumlin_types::contract::{FileState, FileView, LookupStats};
@@ -160,7 +160,7 @@ pub(crate) struct FileMeta {
     /// Whether the value file already counts the predecessor of each entry as dead.
     pub(crate) accounted: bool,
     /// Value files that the table points into.
-    pub(crate) values: Arc<[ValueUse]>,
+    pub(crate) values: Arc<[ValueFileUse]>,
     pub(crate) access: Arc<AccessCounters>,
     /// Whether lookups skip the filter. Apart from the counters, which most lookups do not touch.
     pub(crate) skips_filter: atomic::AtomicBool,
@@ -222,7 +222,7 @@ impl FileMeta {
             fp_rate: self.fp_rate,
             checksum: self.checksum,
             accounted: self.accounted,
-            value_refs: self.values.iter().map(ValueUse::reference).collect(),
+            value_refs: self.values.iter().map(ValueFileUse::reference).collect(),
             lookups: [lookups.empty as f32, lookups.found as f32, lookups.dead as f32],
         }
     }
@@ -231,7 +231,7 @@ impl FileMeta {
     pub(crate) fn from_record(
         record: &FileRecord,
         table: Arc<TableHandle>,
-        values: Arc<[ValueUse]>,
+        values: Arc<[ValueFileUse]>,
     ) -> FileMeta {
         let count = |n: f32| atomic::AtomicU64::new(if n.is_finite() && n > 0.0 { n as u64 } else { 0 });
         let [empty, found, dead] = record.lookups.map(count);

@@ -26,5 +26,5 @@ pub(crate) use manifest::ManifestFile;
 pub(crate) use pins::{Obsolete, ObsoleteFile, TableHandle};
 pub(crate) use state::{HighWaterMarks, KeyspaceRecord, ManifestState, RefusedEdit};
 pub(crate) use tree::{KeyspaceEdit, Level, Run, Tree};
-pub(crate) use value_files::{ValueChanges, ValueHandles, value_files};
-pub(crate) use value_handle::{ValueHandle, ValueUse};
+pub(crate) use value_files::{ValueChanges, ValueFileHandles, value_files};
+pub(crate) use value_handle::{ValueFileHandle, ValueFileUse};

@@ -9,6 +9,7 @@ use crate::base::error::Result;
 use crate::table::{OpenTable, Table, TableCache, TablePointer};
 use drumlin_env::sync::{Arc, Mutex, Weak, atomic};
 use drumlin_types::{TableId, ValueFileId};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A physical table: its number and length, shared by every reference to it.
@@ -120,6 +121,8 @@ pub(crate) struct Obsolete {
     queue: Mutex<Vec<Queued>>,
     /// Retired tables that may still be read.
     retired: Mutex<RetiredTables>,
+    /// Retired value files that may still be read.
+    retired_values: Mutex<BTreeSet<ValueFileId>>,
     /// Bytes of all tables, and of other files that are queued here.
     bytes: atomic::AtomicU64,
 }
@@ -130,23 +133,24 @@ impl Default for Obsolete {
             epochs: Epochs::new(),
             queue: Mutex::default(),
             retired: Mutex::default(),
+            retired_values: Mutex::default(),
             bytes: atomic::AtomicU64::new(0),
         }
     }
 }
 
 impl Obsolete {
-    /// Counts the bytes of a file that a handle stands for.
+    /// Adds a file to the bytes on disk.
     pub(super) fn add(&self, len: u64) {
         self.bytes.fetch_add(len, atomic::Ordering::Relaxed);
     }
 
-    /// Ends the count of the bytes of a file that stays on disk.
+    /// Subtracts the bytes of a file whose handle is dropped while the store keeps the file.
     pub(super) fn forget(&self, len: u64) {
         self.bytes.fetch_sub(len, atomic::Ordering::Relaxed);
     }
 
-    pub(super) fn push(&self, file: ObsoleteFile, len: u64) {
+    fn push(&self, file: ObsoleteFile, len: u64) {
         self.queue.lock().push(Queued { file, len, attempts: 0, due: 0 });
     }
 
@@ -214,6 +218,22 @@ impl Obsolete {
             }
         });
         files
+    }
+
+    /// Notes that a value file is retired.
+    pub(super) fn retire_value(&self, id: ValueFileId) {
+        self.retired_values.lock().insert(id);
+    }
+
+    /// Queues a retired value file that nobody reads any more.
+    pub(super) fn push_value(&self, id: ValueFileId, len: u64) {
+        self.retired_values.lock().remove(&id);
+        self.push(ObsoleteFile::Value(id), len);
+    }
+
+    /// Returns the retired value files that are still read.
+    pub(crate) fn pinned_values(&self) -> Vec<ValueFileId> {
+        self.retired_values.lock().iter().copied().collect()
     }
 
     /// Returns the retired tables that are still read.

@@ -7,7 +7,9 @@
 //! An edit is applied in full or not at all: a refused edit is undone. Applying an edit costs one map operation for
 //! each change, independent of the size of the tree. The state takes memory in proportion to the manifest's snapshot.
 
-use super::{FileMeta, Obsolete, Run, TableHandle, Tree, ValueHandle, ValueHandles, ValueUse, check};
+use super::{
+    FileMeta, Obsolete, Run, TableHandle, Tree, ValueFileHandle, ValueFileHandles, ValueFileUse, check,
+};
 use crate::base::error::{Error, ErrorKind};
 use crate::options::{KeyspaceOptions, Options};
 use drumlin_env::sync::Arc;
@@ -39,7 +41,7 @@ pub(crate) struct KeyspaceRecord {
     values: BTreeMap<ValueFileId, ValueFile>,
 }
 
-/// A value file, and how many references to tables point to it.
+/// A value file, and the number of references to tables, parts included, whose list names it.
 #[derive(Clone, Debug)]
 struct ValueFile {
     record: ValueFileRecord,
@@ -356,7 +358,7 @@ impl ManifestState {
             }
             (ValueFileState::Moved(_), _) => {
                 return Err(inconsistent(format!(
-                    "value file {id} was collected, which this version cannot read"
+                    "value file {id} was replaced by a map, which this version does not support"
                 )));
             }
         };
@@ -452,16 +454,16 @@ impl KeyspaceRecord {
     pub(crate) fn tree(&self, obsolete: &Arc<Obsolete>) -> Result<Tree, String> {
         let mut handles: BTreeMap<TableId, Arc<TableHandle>> = BTreeMap::new();
         let mut runs: BTreeMap<RunId, Run> = BTreeMap::new();
-        let values: ValueHandles = self
+        let values: ValueFileHandles = self
             .values
             .iter()
-            .map(|(id, file)| (*id, ValueHandle::new(file.record.clone(), obsolete.clone())))
+            .map(|(id, file)| (*id, ValueFileHandle::new(file.record.clone(), obsolete.clone())))
             .collect();
-        let used = |file: &FileRecord| -> Result<Arc<[ValueUse]>, String> {
+        let used = |file: &FileRecord| -> Result<Arc<[ValueFileUse]>, String> {
             let uses = file.value_refs.iter().map(|used| {
                 let missing = || format!("{} points to a missing value file {}", file.table, used.file);
                 let file = values.get(&used.file).cloned().ok_or_else(missing)?;
-                Ok(ValueUse { file, entries: used.entries, bytes: used.bytes })
+                Ok(ValueFileUse { file, entries: used.entries, bytes: used.bytes })
             });
             uses.collect()
         };

@@ -2,17 +2,17 @@
 
 use super::file::FileMeta;
 use super::tree::{KeyspaceEdit, Tree};
-use super::value_handle::ValueHandle;
+use super::value_handle::ValueFileHandle;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::{Change, ValueFileRecord, ValueFileState};
 use drumlin_types::ValueFileId;
 use std::collections::BTreeMap;
 
 /// Value files by number.
-pub(crate) type ValueHandles = BTreeMap<ValueFileId, Arc<ValueHandle>>;
+pub(crate) type ValueFileHandles = BTreeMap<ValueFileId, Arc<ValueFileHandle>>;
 
 /// Returns the value files that `files` point to.
-pub(crate) fn value_files<'a>(files: impl Iterator<Item = &'a Arc<FileMeta>>) -> ValueHandles {
+pub(crate) fn value_files<'a>(files: impl Iterator<Item = &'a Arc<FileMeta>>) -> ValueFileHandles {
     let uses = files.flat_map(|file| file.values.iter());
     uses.map(|used| (used.file.id(), used.file.clone())).collect()
 }
@@ -20,8 +20,8 @@ pub(crate) fn value_files<'a>(files: impl Iterator<Item = &'a Arc<FileMeta>>) ->
 /// Value files that an edit adds to a tree, and those that no table points to after it.
 #[derive(Default)]
 pub(crate) struct ValueChanges {
-    pub(crate) added: ValueHandles,
-    pub(crate) gone: ValueHandles,
+    pub(crate) added: ValueFileHandles,
+    pub(crate) gone: ValueFileHandles,
 }
 
 impl ValueChanges {
@@ -42,12 +42,13 @@ impl ValueChanges {
         ValueChanges { added, gone }
     }
 
-    /// Returns the changes of the manifest that come before files are added.
+    /// Returns the changes that add value files. In an edit they precede the tables that point to them.
     pub(crate) fn additions(&self) -> impl Iterator<Item = Change> + '_ {
         self.added.values().map(|file| Change::ValueFile(file.record().clone()))
     }
 
-    /// Returns the changes of the manifest that come after files are removed.
+    /// Returns the changes that remove value files. In an edit they follow the removal of the tables that point to
+    /// them.
     pub(crate) fn removals(&self) -> impl Iterator<Item = Change> + '_ {
         self.gone.values().map(|file| {
             Change::ValueFile(ValueFileRecord { state: ValueFileState::Gone, ..file.record().clone() })

@@ -1,25 +1,25 @@
 //! Handles of value files.
 //!
-//! Every table that points to a value file holds its handle. When a durable edit removes the last table of the tree
-//! that does, the handle is *retired*. When the last tree that still holds such a table is dropped, the file joins the
-//! queue of files to unlink ([`Obsolete`]).
+//! Every table that points to a value file holds its handle. When a durable edit removes the last table in the tree
+//! that points to the file, the handle is *retired*. When the last tree that still holds such a table is dropped, the
+//! file joins the queue of files to unlink ([`Obsolete`]).
 
-use super::pins::{Obsolete, ObsoleteFile};
+use super::pins::Obsolete;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::manifest::{ValueFileRecord, ValueRef};
 use drumlin_types::ValueFileId;
 
 /// A value file, shared by every reference to it.
-pub(crate) struct ValueHandle {
+pub(crate) struct ValueFileHandle {
     record: ValueFileRecord,
     retired: atomic::AtomicBool,
     queue: Arc<Obsolete>,
 }
 
-impl ValueHandle {
-    pub(crate) fn new(record: ValueFileRecord, queue: Arc<Obsolete>) -> Arc<ValueHandle> {
+impl ValueFileHandle {
+    pub(crate) fn new(record: ValueFileRecord, queue: Arc<Obsolete>) -> Arc<ValueFileHandle> {
         queue.add(record.file_len);
-        Arc::new(ValueHandle { record, retired: atomic::AtomicBool::new(false), queue })
+        Arc::new(ValueFileHandle { record, retired: atomic::AtomicBool::new(false), queue })
     }
 
     pub(crate) fn id(&self) -> ValueFileId {
@@ -35,13 +35,14 @@ impl ValueHandle {
     /// handle is dropped.
     pub(crate) fn retire(&self) {
         self.retired.store(true, atomic::Ordering::Release);
+        self.queue.retire_value(self.record.file);
     }
 }
 
-impl Drop for ValueHandle {
+impl Drop for ValueFileHandle {
     fn drop(&mut self) {
         if *self.retired.get_mut() {
-            self.queue.push(ObsoleteFile::Value(self.record.file), self.record.file_len);
+            self.queue.push_value(self.record.file, self.record.file_len);
         } else {
             self.queue.forget(self.record.file_len);
         }
@@ -50,15 +51,15 @@ impl Drop for ValueHandle {
 
 /// What a table holds of a value file.
 #[derive(Clone)]
-pub(crate) struct ValueUse {
-    pub(crate) file: Arc<ValueHandle>,
+pub(crate) struct ValueFileUse {
+    pub(crate) file: Arc<ValueFileHandle>,
     /// Number of entries that point to it.
     pub(crate) entries: u64,
     /// Bytes of the records that they point to.
     pub(crate) bytes: u64,
 }
 
-impl ValueUse {
+impl ValueFileUse {
     pub(crate) fn reference(&self) -> ValueRef {
         ValueRef { file: self.file.id(), entries: self.entries, bytes: self.bytes }
     }

@@ -155,7 +155,9 @@ impl<C: Cursor> VisibleIter<C> {
             return Ok(true);
         }
         if base == Meaning::Pointer {
+            self.failed = Some(Side::Behind);
             self.shared = Some(self.resolver().follow(&self.key, base_seq, &self.buffer)?);
+            self.failed = None;
         }
         if !self.operands.is_empty() {
             let below = match (base, &self.shared) {

@@ -11,6 +11,7 @@ use super::{MAX_STEPS, Position, Side, VisibleIter};
 use crate::base::cursor::{Cursor, Direction};
 use crate::base::error::Result;
 use crate::base::resolve::Meaning;
+use crate::base::slice::Slice;
 use drumlin_types::{Key, KeyRange, Kind, Seq};
 
 /// Result of evaluating the versions of a key.
@@ -173,13 +174,21 @@ impl<C: Cursor> VisibleIter<C> {
             }
             Meaning::Pointer => {
                 self.take_key();
-                self.shared =
-                    Some(self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?);
+                self.shared = Some(self.follow()?);
                 self.position = Position::Held(Side::Ahead);
             }
             Meaning::Operand { .. } | Meaning::ExpiredOperand => return self.merge_newest_first(cover),
         }
         Ok(Verdict::Visible)
+    }
+
+    /// Reads the value that the pointer under the cursor refers to, a version of `key`. After an error that concerns
+    /// this key only, the view can move past it.
+    fn follow(&mut self) -> Result<Slice> {
+        self.failed = Some(Side::Ahead);
+        let value = self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?;
+        self.failed = None;
+        Ok(value)
     }
 
     /// Collects the unexpired operands from the cursor on, down to the version that they build on, and merges them.
@@ -214,10 +223,7 @@ impl<C: Cursor> VisibleIter<C> {
                     self.position = Position::Shown { skip: 0 };
                     return Ok(Verdict::Visible);
                 }
-                Meaning::Pointer => {
-                    pointed =
-                        Some(self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?)
-                }
+                Meaning::Pointer => pointed = Some(self.follow()?),
             }
             break;
         }

@@ -10,8 +10,9 @@ use drumlin_env::MemEnv;
 use drumlin_env::sync::Arc;
 use drumlin_format::compression::Compression;
 use drumlin_format::filter::key_hash;
-use drumlin_format::table::{FilterSpec, TableSummary};
-use drumlin_types::{Key, KeyRange, Kind, Seq};
+use drumlin_format::table::{FilterSpec, TableSummary, ValueReference};
+use drumlin_format::value::{Place, RecordPlace, ValuePointer};
+use drumlin_types::{Key, KeyRange, Kind, Seq, ValueFileId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -47,11 +48,24 @@ impl Draw {
                 let kinds: Vec<Kind> = kinds.chain(&[Kind::Put]).copied().collect();
                 let kind = kinds[self.next(7) as usize];
                 let len = if kind == Kind::Delete { 0 } else { self.next(30) as usize };
-                versions.insert((key.clone(), Reverse(seq)), (kind, vec![self.next(256) as u8; len]));
+                let value = match kind {
+                    Kind::PutPointer => pointer(self.next(3), len as u32),
+                    _ => vec![self.next(256) as u8; len],
+                };
+                versions.insert((key.clone(), Reverse(seq)), (kind, value));
             }
         }
         versions
     }
+}
+
+/// Returns an encoded pointer to a value of `len` bytes in one of few value files.
+fn pointer(file: u64, len: u32) -> Vec<u8> {
+    let record = RecordPlace { offset: 64, raw_len: len, stored_len: len };
+    let mut encoded = Vec::new();
+    let place = Some(Place { file: ValueFileId(1 + file), record });
+    ValuePointer { place, history: None }.encode_into(&mut encoded);
+    encoded
 }
 
 /// Table on its own simulated disk.
@@ -73,9 +87,17 @@ impl Fixture {
         env.fs().create_dir_all("/db".as_ref()).expect("room");
         let path = PathBuf::from("/db").join(table_file_name(ID));
         let mut writer = TableWriter::create(&env, &path, ID, options).expect("room");
+        let mut used: BTreeMap<ValueFileId, (u64, u64)> = BTreeMap::new();
         for ((key, Reverse(seq)), (kind, value)) in versions {
             writer.add(key, *seq, *kind, value, false).expect("in order");
+            if *kind == Kind::PutPointer {
+                let place = ValuePointer::decode(value).expect("sound").place.expect("a place");
+                let counted = used.entry(place.file).or_default();
+                *counted = (counted.0 + 1, counted.1 + place.record.record_len());
+            }
         }
+        let used = used.into_iter().map(|(file, (entries, bytes))| ValueReference { file, entries, bytes });
+        writer.set_value_files(used.collect()).expect("not finished");
         for (range, seq) in tombstones {
             writer.add_range_tombstone(range.clone(), *seq).expect("not finished");
         }
