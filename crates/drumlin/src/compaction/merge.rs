@@ -11,8 +11,8 @@
 //! 4. A value that has expired for all its readers counts as a tombstone with the same sequence number. An expired
 //!    operand is dropped.
 //! 5. Merge operands of one stripe are merged into their base value under three conditions: the base is among the
-//!    inputs and is no value pointer, or nothing older exists; it has the same expiry time; and the inputs are
-//!    contiguous in age for the key.
+//!    inputs, or nothing older exists; it has the same expiry time; and the inputs are contiguous in age for the key. A
+//!    base in a value file is read for that.
 //!    Of the other operands, neighbours with the same expiry time are combined by partial merge, if the operator has
 //!    one and the inputs are contiguous ([`operands`]). All other operands and their base stay as they are. After a few
 //!    panics of the operator a job no longer calls it.
@@ -28,7 +28,7 @@ use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::MergeCounts;
 use crate::base::rangedel::{Fragmented, RangeTombstone};
-use crate::base::resolve::Meaning;
+use crate::base::resolve::{Meaning, PointerReader};
 use crate::base::snapshots::Readers;
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::legal::DropGuard;
@@ -44,6 +44,8 @@ pub(crate) struct MergeRules {
     pub(crate) guard: DropGuard,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    /// Reads values that operands are merged into from value files.
+    pub(crate) pointers: Option<Arc<PointerReader>>,
     /// Range tombstones of the inputs, clipped to the key range.
     pub(crate) tombstones: Fragmented,
 }
@@ -333,6 +335,7 @@ impl<C: Cursor> MergeStream<C> {
         }
         self.hiding = Some(stripe).filter(|_| !matches!(base, Base::Unknown));
         if self.rules.guard.is_contiguous(&self.key, newest, oldest) {
+            base = self.read_base(base, &operands);
             (operands, base) = self.combine(operands, base)?;
         }
         if self.counts.operator_panics >= MAX_PANICS {
@@ -347,6 +350,20 @@ impl<C: Cursor> MergeStream<C> {
         self.queue.extend(below);
         self.counts.merged += taken - (self.queue.len() - before) as u64;
         Ok(())
+    }
+
+    /// Replaces a value pointer by its value if operands can be merged into it. A value that cannot be read stays where
+    /// it is, and the operands stay too.
+    fn read_base(&self, base: Base, operands: &[Owned]) -> Base {
+        let (Base::Pointer(entry), Some(read)) = (&base, &self.rules.pointers) else { return base };
+        // The value does not expire, so only operands that do not expire are merged into it.
+        if operands.last().is_none_or(|oldest| oldest.kind != Kind::Merge) {
+            return base;
+        }
+        match read(&self.key, entry.seq, &entry.value) {
+            Ok(value) => Base::Value(Owned { seq: entry.seq, kind: Kind::Put, value: value.to_vec() }),
+            Err(_) => base,
+        }
     }
 
     /// Merges operands of the current key, newest first, into `base`, and combines the rest. Returns what is left of

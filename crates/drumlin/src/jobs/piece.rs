@@ -151,6 +151,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     }
     let guard = DropGuard::for_piece(&files, &piece.inputs, &piece.range);
     let rules = MergeRules {
+        pointers: Some(keyspace.pointers.clone()),
         readers: store.snapshots.readers(|| store.files.unix_micros()),
         guard,
         operator: keyspace.operator.clone(),

@@ -171,7 +171,7 @@ settings! {
     /// Smallest value, in bytes before compression, that flushes and compactions store in a value file (a blob file in
     /// RocksDB), apart from its key. Compactions then move a pointer of a few dozen bytes; a lookup reads the value
     /// with one more read. Values that are in value files stay there, whatever the option becomes. Values with a time
-    /// to live, merge operands, and all values of a keyspace with a merge operator stay with their keys.
+    /// to live and merge operands stay with their keys; a value that operands were merged into is written anew.
     value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no more value files").live().expert();
 
     /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that

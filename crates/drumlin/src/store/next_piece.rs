@@ -60,9 +60,7 @@ impl Store {
             filters: JobFilters::begin(&self.filters, keyspace, inputs, destination),
             owner: Some(keyspace.owner()),
             values: ValueSpec {
-                // An operand is never merged into a value in a value file, so chains of operands would only grow.
-                threshold: Some(options.value_threshold)
-                    .filter(|&least| least > 0 && keyspace.operator_name.is_none()),
+                threshold: Some(options.value_threshold).filter(|&least| least > 0),
                 keyspace: keyspace.id,
                 compression: options.compression,
                 created_seq: self.publisher.visible(),

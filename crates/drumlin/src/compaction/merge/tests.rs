@@ -149,6 +149,7 @@ impl Model {
             input.insert(KEYS[*key], *seq, *kind, value);
         }
         let rules = MergeRules {
+            pointers: None,
             readers: Readers { snapshots: self.snapshots.clone(), now_micros: self.now },
             guard: DropGuard::new(&outside, &everywhere()),
             operator: Some(self.operator.clone()),
