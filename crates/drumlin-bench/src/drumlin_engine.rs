@@ -234,6 +234,7 @@ impl Engine for Open {
         let levels = self.levels();
         let runs = levels.iter().map(|level| level.runs.len() as u64).collect();
         let files = levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
+        let separated = metrics.value_bytes_written.saturating_sub(metrics.value_bytes_copied);
         let tables_searched = metrics.lookup_tables_absent + metrics.lookup_tables_found;
         let stall = |count, micros: u64| Stall { count, seconds: micros as f64 / 1e6 };
         let stalls = [
@@ -241,9 +242,10 @@ impl Engine for Open {
             ("memory".to_owned(), stall(metrics.stalls_memory, metrics.stall_micros_memory)),
         ];
         Counters {
-            flush_bytes: Some(metrics.flush_bytes_written),
+            // Compactions separate few values, so all values count as flushed.
+            flush_bytes: Some(metrics.flush_bytes_written + separated),
             merge_bytes: Some(metrics.compaction_bytes_written),
-            gc_bytes: Some(0),
+            gc_bytes: Some(metrics.value_bytes_copied),
             log_bytes: Some(metrics.log_bytes_written),
             stalls: Some(BTreeMap::from(stalls)),
             table_entries: Some(files.map(|file| file.entries).sum()),
