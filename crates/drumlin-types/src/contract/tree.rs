@@ -220,13 +220,14 @@ impl TreeView {
         self.levels.iter().map(|l| l.runs.len()).sum()
     }
 
-    /// Returns the mean false-positive rate of the filters of files that serve reads, weighted by counted lookups;
+    /// Returns the mean false-positive rate of the filters of files that serve reads, weighted by the counted lookups
+    /// that found nothing in the file: only those can be false positives. Each file counts as at least one lookup.
     /// [`UNKNOWN_FALSE_POSITIVE_RATE`] for an empty tree.
     pub fn false_positive_rate(&self) -> f64 {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (_, _, file) in self.files().filter(|(_, _, f)| f.state.serves_reads()) {
             let rate = if file.fp_rate.is_nan() { 0.0 } else { file.fp_rate.clamp(0.0, 1.0) };
-            let lookups = (file.lookups.empty + file.lookups.found).max(1.0);
+            let lookups = file.lookups.empty.max(1.0);
             sum += rate * lookups;
             weight += lookups;
         }
@@ -308,5 +309,16 @@ mod tests {
                 }
             }
         }
+    }
+    #[test]
+    fn false_positives_are_those_of_filters_that_lookups_pass_without_finding() {
+        let mut tree = parse_tree("L1: [b..d #1-2] | [a..z #3-4]").unwrap();
+        let mut runs = tree.levels[1].runs.iter_mut();
+        let (old, new) = (&mut runs.next().unwrap().files[0], &mut runs.next().unwrap().files[0]);
+        // Every lookup finds its key in the old run, so that it has a small filter.
+        (old.fp_rate, old.lookups.found) = (0.3, 1e6);
+        (new.fp_rate, new.lookups.empty) = (0.001, 1e6);
+        assert!((tree.false_positive_rate() - 0.001).abs() < 1e-5, "{}", tree.false_positive_rate());
+        assert_eq!(TreeView::empty(2).false_positive_rate(), UNKNOWN_FALSE_POSITIVE_RATE);
     }
 }

@@ -240,8 +240,7 @@ impl Arce {
             return budget;
         }
         let mut budget = budget.with_paid(self.paid);
-        let met = Met { runs: scene.line.runs, cost: scene.line.cost };
-        budget.pay(since as f64, met, &scene.model, tree);
+        budget.pay(since as f64, staying(scene), &scene.model, tree);
         budget
     }
 
@@ -263,6 +262,19 @@ impl Arce {
             ..Pace::free(PaceScope::All, scene.max_runs)
         }
     }
+}
+
+/// Returns the runs that readers meet, without those that running compactions will remove. Readers have paid for them
+/// already.
+fn staying(scene: &ScoreScene<'_>) -> Met {
+    let Met { mut runs, mut cost } = scene.met();
+    for ticket in scene.input.tickets {
+        let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
+        let removed = removed_by(ticket).unwrap_or(0.0) * left;
+        runs -= removed;
+        cost -= scene.relief_of(ticket.ticket, removed);
+    }
+    Met { runs: runs.max(0.0), cost: cost.max(0.0) }
 }
 
 impl CompactionPolicy for Arce {

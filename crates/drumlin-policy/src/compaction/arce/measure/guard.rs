@@ -7,11 +7,23 @@
 //! cannot keep a tree in compaction for ever.
 //!
 //! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an
-//! elective compaction starts only after readers have lost as much time to runs beyond the first as it will take from
-//! clients ([`CostModel::taken`]): a tenth of its own time, or all of it if it finds no idle core. As in the ski rental
-//! problem, the loss is then at most about twice that of a policy that knows the reads to come. What readers have lost
-//! is summed up over all operations, as the compaction time that it pays for, up to that of compacting the whole tree.
-//! Each compaction spends its time, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
+//! elective compaction starts only after readers have lost a share of its time to runs beyond the first. As in the ski
+//! rental problem, the loss is then at most about twice that of a policy that knows the reads to come. The share is
+//! what the compaction takes from clients ([`CostModel::taken`]), a tenth of its time or all of it if it finds no idle
+//! core, or more if clients would gain little by it. With r for the share of their time that runs beyond the first
+//! take:
+//!
+//! ```text
+//! price = max(taken, min(1, (0.1 / r)^2))
+//! ```
+//!
+//! So an idle core works readily for clients that it makes half as fast again, and hardly for those that it makes a
+//! tenth faster.
+//! CPU time, writes and a cache full of cold blocks are not free either.
+//!
+//! What readers have lost is summed up over all operations, as the compaction time that it pays for, up to that of
+//! compacting the whole tree. Runs that a running compaction removes cost them nothing more: it was paid for. Each
+//! compaction spends its time, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
 //! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
 //! tree at once. A new policy begins with a full account.
 
@@ -22,6 +34,16 @@ use drumlin_types::RunId;
 /// Bytes gained per byte that reads fetched from the device.
 const PER_READ: f64 = 0.25;
 const DAY_MICROS: f64 = 86_400e6;
+
+/// Share of the time of clients up to which readers pay a compaction's whole time, even if a core is idle.
+const LITTLE: f64 = 0.1;
+
+/// Returns what readers pay for each unit of a compaction's time, when runs beyond the first take this `share` of the
+/// time of clients and a compaction takes `taken` per unit of its own time from them.
+fn price(share: f64, taken: f64) -> f64 {
+    let ratio = LITTLE / share.max(1e-3); // a share that is not a number counts as none
+    bounded(ratio * ratio, taken, 1.0)
+}
 
 /// The rewrite budget.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,9 +75,11 @@ impl RewriteBudget {
     /// moment.
     pub(crate) fn pay(&mut self, operations: f64, met: Met, model: &CostModel, tree: f64) {
         let extra = met.cost * (1.0 - 1.0 / met.runs.max(1.0));
-        let lost = operations.max(0.0) * model.run_per_operation() * extra.max(0.0);
+        let lost_each = model.run_per_operation() * extra.max(0.0);
+        let share = lost_each / model.operation(met.cost, 0.0, false).max(1.0);
+        let lost = operations.max(0.0) * lost_each;
         if self.paid.is_finite() {
-            self.paid = (self.paid + lost / model.taken).min(model.compaction_ns(tree));
+            self.paid = (self.paid + lost / price(share, model.taken)).min(model.compaction_ns(tree));
         }
     }
 
@@ -158,9 +182,9 @@ mod tests {
     use crate::compaction::arce::measure::model::paper::thirds;
     use crate::compaction::arce::measure::model::{LinearCost, taken};
 
-    /// A run costs an operation 100 ns; a compaction takes 1 ms, and 1 ns per byte.
+    /// A run costs an operation 100 ns, as much as the rest of it; a compaction takes 1 ms, and 1 ns per byte.
     fn model() -> CostModel {
-        let point = LinearCost { base: 1000.0, per_run: 100.0 };
+        let point = LinearCost { base: 100.0, per_run: 100.0 };
         CostModel { shares: [1.0, 0.0, 0.0], point, setup: 1e6, speed: 1.0, ..thirds() }
     }
 
@@ -185,6 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn readers_who_would_gain_little_pay_more() {
+        for (share, paid) in [(0.0, 1.0), (0.1, 1.0), (0.2, 0.25), (0.5, 0.1), (1.0, 0.1)] {
+            assert!((price(share, 0.1) - paid).abs() < 1e-9, "{share}: {}", price(share, 0.1));
+        }
+        assert_eq!((price(0.2, 0.5), price(0.9, 1.0), price(f64::NAN, 0.1)), (0.5, 1.0, 1.0));
+        // Two runs beyond the first take 200 of 2000 ns: 5000 operations pay for 1 ms, not for 10.
+        let point = LinearCost { base: 1700.0, per_run: 100.0 };
+        let model = CostModel { point, ..model() };
+        let mut budget = RewriteBudget::new(1e12, 20.0).with_paid(0.0);
+        budget.pay(5000.0, Met { runs: 3.0, cost: 3.0 }, &model, 1e8);
+        assert!((budget.paid() - 1e6).abs() < 1e-3, "{}", budget.paid());
+    }
+
+    #[test]
     fn what_is_paid_for_stays_paid_for_when_the_price_changes() {
         let (idle, full) = (model(), CostModel { taken: 1.0, ..model() });
         let (tree, met) = (1e8, Met { runs: 3.0, cost: 3.0 });
@@ -204,8 +242,8 @@ mod tests {
         assert_eq!((taken(1.0, 4.0), taken(3.0, 4.0)), (0.1, 0.1));
         assert_eq!((taken(4.0, 4.0), taken(8.0, 4.0)), (1.0, 1.0), "no core is idle");
         assert_eq!((taken(3.5, 4.0), taken(1.0, 1.0)), (0.5, 1.0));
-        // A lookup takes 1 us without runs.
-        let busy = |think: f64| CostModel { think, ..model() }.busy(0.0);
+        let point = LinearCost { base: 1000.0, per_run: 100.0 };
+        let busy = |think: f64| CostModel { think, point, ..model() }.busy(0.0);
         assert_eq!((busy(0.0), busy(3000.0)), (1.0, 1.0));
         assert!((busy(7000.0) - 0.5).abs() < 1e-9 && busy(1e12) < 1e-6, "{}", busy(7000.0));
     }
