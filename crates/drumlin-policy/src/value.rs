@@ -1,11 +1,12 @@
-//! Which value files compactions collect.
+//! Which value files are collected, and when a compaction is started for them.
 //!
 //! A value file holds records that no table points to any more: garbage. A compaction that meets a pointer into a
 //! *collected* file copies the value to a new file, so the old file loses its references and is removed.
 //!
 //! The *space factor* A is the number of bytes of all records in value files for each byte of records that tables point
-//! to. While A exceeds the target S, files whose share of garbage g is at least 1 - 1/S are collected. The mean share,
-//! 1 - 1/A, is then above this bound, so there is such a file.
+//! to. While A exceeds the target S, files are collected: those with the largest share of garbage g first, until the
+//! factor would be 0.99 S, and only files with g >= 1 - 1/S. The mean share, 1 - 1/A, is then above this bound, so
+//! there is such a file.
 //!
 //! Copying the live records of a collected file costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage in it. A
 //! value that a user wrote becomes garbage at most once. So all copies together are at most 1/(S - 1) times the bytes
@@ -15,6 +16,16 @@
 //! The rule is that of the collectors of TerarkDB and Titan, which go by a ratio of garbage. Here the ratio follows
 //! from the space target. What tables point to is an upper bound: an overwritten version counts until a compaction
 //! drops it, and a table that is partly replaced counts with its whole list. So garbage is found late, never too early.
+//!
+//! Two kinds of compaction are started for value files ([`ValueSpace::next_step`]):
+//!
+//! - A *merge* of all tables finds the garbage. While there are several runs, newer ones may supersede all but the
+//!   values of the run that points to most bytes. If the space factor would then be above S by as many bytes as the
+//!   tables have, they are merged. So merges for value files write at most a byte for each byte of possible garbage.
+//! - A *rewrite* of the tables that point to collected files copies their values. It is started when tables point to so
+//!   little that the target is exceeded, and rewrites at most four bytes of tables for each byte above the target.
+//!
+//! Both wait until 1/64 of all bytes is above the target, so that they do not start for every flush.
 
 use alloc::vec::Vec;
 
@@ -48,15 +59,123 @@ pub fn space_factor(files: impl Iterator<Item = ValueFileSizes>) -> f64 {
     if total == 0.0 { 1.0 } else { total / f64::max(referenced, 1.0) }
 }
 
-/// Returns the indices of the files to collect for the space target `target`, which is above 1.
+/// Share of the space target at which collection ends.
+const ENOUGH: f64 = 0.99;
+
+/// Returns the indices of the files to collect for the space target `target`, which is above 1, most garbage first.
 #[must_use]
 pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
     if space_factor(files.iter().copied()) <= target {
         return Vec::new();
     }
     let least = 1.0 - 1.0 / target;
-    let is_collected = |file: &ValueFileSizes| file.total > 0 && file.garbage_share() >= least;
-    files.iter().enumerate().filter(|(_, file)| is_collected(file)).map(|(index, _)| index).collect()
+    let is_candidate = |index: &usize| files[*index].total > 0 && files[*index].garbage_share() >= least;
+    let mut chosen: Vec<usize> = (0..files.len()).filter(is_candidate).collect();
+    // Equal shares are collected in the order of the files, the oldest first.
+    chosen.sort_by(|a, b| files[*b].garbage_share().total_cmp(&files[*a].garbage_share()));
+    let sum = |part: fn(&ValueFileSizes) -> u64| files.iter().map(|file| part(file) as f64).sum::<f64>();
+    let referenced = sum(|file| file.referenced.min(file.total));
+    let mut above = sum(|file| file.total) - ENOUGH * target * referenced;
+    chosen.retain(|index| {
+        let is_needed = above > 0.0;
+        above -= files[*index].garbage_share() * files[*index].total as f64;
+        is_needed
+    });
+    chosen
+}
+
+/// What the tables of a keyspace point to.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ValueSpace {
+    /// Bytes of all records in value files.
+    pub total: f64,
+    /// Bytes of the records that tables point to.
+    pub referenced: f64,
+    /// The same for the run that points to most bytes.
+    pub largest_run: f64,
+    /// Number of runs.
+    pub runs: usize,
+    /// Bytes of all tables.
+    pub table_bytes: f64,
+}
+
+/// A compaction for value files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CollectionStep {
+    /// Merges all tables into one run, and so finds the garbage.
+    Merge,
+    /// Rewrites the tables that point to collected files.
+    Rewrite,
+}
+
+/// Part of all bytes, as a divisor, that must be above the target.
+const GRAIN: f64 = 64.0;
+/// Bytes of tables that are rewritten for each byte above the target.
+const MOST_REWRITTEN: f64 = 4.0;
+
+/// Bytes of value files above the space target.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct AboveTarget {
+    /// Bytes above it by what tables point to.
+    pub known: f64,
+    /// Further bytes above it if newer runs supersede all that they can.
+    pub hidden: f64,
+}
+
+impl AboveTarget {
+    /// Returns the bytes that are possibly above the target.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.known + self.hidden
+    }
+}
+
+impl ValueSpace {
+    /// Returns the bytes above the space target `target`.
+    #[must_use]
+    pub fn above(&self, target: f64) -> AboveTarget {
+        let above = |live: f64| (self.total - target * live).max(0.0);
+        let known = above(self.referenced);
+        AboveTarget { known, hidden: above(self.largest_run.min(self.referenced)) - known }
+    }
+
+    /// Returns whether `above` bytes above the target are enough to start a compaction that must free `bytes`.
+    fn pays(&self, above: f64, bytes: f64) -> bool {
+        above > 0.0 && above >= f64::max(self.grain(), bytes)
+    }
+
+    /// Returns the bytes that must be above the target before a compaction starts, whatever it costs.
+    #[must_use]
+    pub fn grain(&self) -> f64 {
+        self.total / GRAIN
+    }
+
+    /// Returns the compaction to start for the space target `target`, if one pays. `left` is what the last one could
+    /// not remove: more must have come since.
+    #[must_use]
+    pub fn next_step(&self, target: f64, left: AboveTarget) -> Option<CollectionStep> {
+        let above = self.above(target);
+        let (known, possible) = (above.known - left.known, above.sum() - left.sum());
+        if self.runs <= 1 {
+            return self.pays(known, 0.0).then_some(CollectionStep::Rewrite);
+        }
+        let is_due =
+            self.pays(known, self.table_bytes / MOST_REWRITTEN) || self.pays(possible, self.table_bytes);
+        is_due.then_some(CollectionStep::Merge)
+    }
+
+    /// Returns whether a rewrite of `bytes` bytes of tables pays, with `left` as in [`ValueSpace::next_step`].
+    #[must_use]
+    pub fn rewrite_pays(&self, target: f64, left: AboveTarget, bytes: f64) -> bool {
+        self.pays(self.above(target).known - left.known, bytes / MOST_REWRITTEN)
+    }
+
+    /// Returns whether value files take so much that their collection goes before other compactions: half of the way
+    /// from the target to the target plus what it allows for garbage.
+    #[must_use]
+    pub fn is_pressing(&self, target: f64) -> bool {
+        self.above(target).sum() > (target - 1.0) / 2.0 * self.referenced
+    }
 }
 
 #[cfg(test)]
@@ -73,11 +192,34 @@ mod tests {
         let files = [file(100, 100), file(100, 60), file(100, 90)];
         assert!((space_factor(files.iter().copied()) - 1.2).abs() < 1e-12);
         assert_eq!(to_collect(&files, 1.5), []);
-        assert_eq!(to_collect(&files, 1.1), [1, 2]);
+        assert_eq!(to_collect(&files, 1.1), [1], "with it the factor is 1.04");
+        assert_eq!(to_collect(&files, 1.01), [1, 2]);
         assert_eq!(space_factor([].into_iter()), 1.0);
         assert_eq!(to_collect(&[file(0, 0)], 1.1), []);
         // More references than records, as tables that share entries may report: no garbage.
         assert_eq!(file(100, 150).garbage_share(), 0.0);
+    }
+
+    #[test]
+    fn garbage_is_found_and_then_collected() {
+        // Five flushes of 100 bytes that may all supersede the same values.
+        let flushes =
+            ValueSpace { total: 600.0, referenced: 600.0, largest_run: 200.0, runs: 5, table_bytes: 20.0 };
+        let (nothing, all) = (AboveTarget::default(), AboveTarget { known: 0.0, hidden: 300.0 });
+        assert_eq!(flushes.above(1.5), all);
+        assert_eq!(flushes.next_step(1.5, nothing), Some(CollectionStep::Merge));
+        assert_eq!(flushes.next_step(1.5, all), None, "the last one could not remove them");
+        let costly = ValueSpace { table_bytes: 400.0, ..flushes };
+        assert_eq!(costly.next_step(1.5, nothing), None, "more would be rewritten than can be freed");
+        // They did.
+        let merged = ValueSpace { referenced: 200.0, runs: 1, ..flushes };
+        assert_eq!(merged.next_step(1.5, nothing), Some(CollectionStep::Rewrite));
+        assert_eq!(merged.above(1.5), AboveTarget { known: 300.0, hidden: 0.0 });
+        assert!(merged.rewrite_pays(1.5, nothing, 1200.0) && !merged.rewrite_pays(1.5, nothing, 1201.0));
+        assert!(merged.is_pressing(1.5) && !ValueSpace { total: 349.0, ..merged }.is_pressing(1.5));
+        let little = ValueSpace { total: 304.0, ..merged };
+        assert_eq!(little.next_step(1.5, nothing), None, "less than 1/64 is above it");
+        assert_eq!(ValueSpace::default().next_step(1.5, nothing), None);
     }
 
     /// Above the target there is a file to collect, and copying it costs at most 1 / (target - 1) per freed byte.
@@ -98,10 +240,13 @@ mod tests {
                 space_factor(files.iter().copied()) <= target,
                 "{files:?} {target}"
             );
+            let mut left = files.clone();
             for index in chosen {
                 let ValueFileSizes { total, referenced } = files[index];
                 let freed = (total - referenced) as f64;
                 assert!(referenced as f64 <= freed / (target - 1.0) * (1.0 + 1e-9), "{files:?} {target}");
+                assert!(space_factor(left.iter().copied()) > ENOUGH * target, "more than needed");
+                left[index].total = referenced;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The state behind the control lock: everything that changes versions, keyspace by keyspace, and how it changes when a
 //! piece (subcompaction) fails or a ticket (scheduled compaction) ends.
 
+use super::collection::Collection;
 use super::explain;
 use super::policy_guard::PolicyGuard;
 use super::view::installed;
@@ -143,6 +144,7 @@ pub(crate) struct KeyspaceControl {
     pub(crate) failures: u32,
     /// Manual compactions. They go first.
     pub(crate) manual: Vec<ManualCompaction>,
+    pub(super) collection: Collection,
     /// Tables that cannot be read or compacted, with the error. No plan may take them.
     pub(crate) damaged: BTreeMap<TableId, Error>,
     pub(crate) pace: Option<Pace>,
@@ -181,6 +183,7 @@ impl KeyspaceControl {
             idle_back_off_until: 0,
             failures: 0,
             manual: Vec::new(),
+            collection: Collection::default(),
             damaged: BTreeMap::new(),
             pace: None,
             runs_then: 0,

@@ -16,6 +16,7 @@
 //! - [`scheduler`]: calls the policy, and passes its plans and free slots to the pure scheduler, which admits, cuts and
 //!   chooses.
 //! - [`policy_guard`]: the guard that catches a policy's panics. [`fallback`]: replaces a policy that panicked.
+//! - [`collection`]: compactions that are started for value files.
 //! - [`executor`]: runs one piece or one flush, step by step.
 //! - [`merge`]: which entries survive. [`output`]: the tables that they are written to.
 //! - [`slots`]: how many compactions run at once. [`audit`]: checks of each install in debug builds.
@@ -27,6 +28,7 @@
 //! never sees a file handle.
 
 pub(crate) mod audit;
+mod collection;
 pub(crate) mod control;
 pub(crate) mod executor;
 pub(crate) mod explain;

@@ -12,7 +12,9 @@ mod admission;
 mod space;
 #[cfg(test)]
 mod tests;
+mod values;
 
+use super::collection::Collection;
 use super::control::{Control, KeyspaceControl, Shortage};
 use super::{explain, fallback};
 use crate::base::decisions::DecisionLog;
@@ -26,7 +28,7 @@ use drumlin_policy::schedule::admit::without_pipeline;
 use drumlin_policy::schedule::{Concurrency, FoldCosts, Scene, Settings, Weights, project};
 use drumlin_policy::schedule::{Flight, Piece, TicketState};
 use drumlin_types::contract::{Decision, LimitView, Pace, PolicyInput};
-use drumlin_types::{TableId, Ticket};
+use drumlin_types::{TableId, Ticket, ValueFileId};
 use space::Short;
 use std::collections::BTreeSet;
 
@@ -40,14 +42,17 @@ pub(crate) struct PieceStart {
     pub(crate) bottom: bool,
     /// Share of the keyspace's keys that the whole compaction merges.
     pub(crate) merged: f64,
+    /// Value files to collect, if the compaction was started for value files. Others choose for each piece.
+    pub(crate) collected: Option<Arc<BTreeSet<ValueFileId>>>,
 }
 
 impl PieceStart {
-    fn new(keyspace: Arc<KeyspaceState>, piece: Piece, flight: &Flight) -> PieceStart {
+    fn new(keyspace: Arc<KeyspaceState>, piece: Piece, flight: &Flight, values: &Collection) -> PieceStart {
+        let collected = values.files_of(piece.id.ticket).cloned();
         let (out, tree) = (piece.out, keyspace.view().tree.clone());
         let bottom = !tree.files().any(|(level, _, _)| level > out);
         let merged = merged_share(flight, piece.id.ticket, &tree);
-        PieceStart { keyspace, piece, out, bottom, merged }
+        PieceStart { keyspace, piece, out, bottom, merged, collected }
     }
 }
 
@@ -106,7 +111,7 @@ impl Control {
             }
             let settings = settings(inputs, &keyspace.state);
             let tree = keyspace.installed();
-            let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;
+            let KeyspaceControl { design, fold_costs: costs, flight, collection, .. } = keyspace;
             let scene = Scene {
                 tree: &tree,
                 design,
@@ -121,7 +126,7 @@ impl Control {
                     let state = keyspace.state.clone();
                     explain::divided(&mut self.decisions, inputs.now, &state.name(), &start.divided);
                     explain::started(&mut self.decisions, inputs.now, &state.name(), &start);
-                    return Ok(PieceStart::new(state, start.piece, flight));
+                    return Ok(PieceStart::new(state, start.piece, flight, collection));
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);
@@ -215,6 +220,7 @@ impl Control {
         let keyspace = &mut keyspaces[index];
         let admitter = &mut PlanAdmitter { numbers, decisions, inputs };
         *manual_ended |= admitter.begin_manual(keyspace);
+        admitter.begin_collection(keyspace);
         let settings = settings(inputs, &keyspace.state);
         if !take_due(keyspace, &settings, inputs) {
             return None;
@@ -264,8 +270,9 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &Schedu
         return false;
     }
     (keyspace.due, keyspace.flushed_since_call) = (false, false);
-    // A manual compaction waits until nothing runs. While one waits, the policy is not called.
-    keyspace.waiting_manual().is_none()
+    // A manual compaction waits until nothing runs, and so does one for value files if it is urgent. While one waits,
+    // the policy is not called.
+    keyspace.waiting_manual().is_none() && !keyspace.collection.is_waiting()
 }
 
 /// Returns the limits that the policy of `keyspace` is given.

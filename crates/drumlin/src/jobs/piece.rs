@@ -25,8 +25,8 @@ use drumlin_env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::Flight;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::contract::{FileSpan, PieceId};
-use drumlin_types::{KeyRange, RunId, TableId};
-use std::collections::BTreeMap;
+use drumlin_types::{KeyRange, RunId, TableId, ValueFileId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A running piece.
 struct PieceJob {
@@ -138,7 +138,7 @@ impl Store {
 }
 
 fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
-    let PieceStart { keyspace, piece, out, bottom, merged } = start;
+    let PieceStart { keyspace, piece, out, bottom, merged, collected } = start;
     let tree = keyspace.view().tree.clone();
     let parts = count_inputs(store, &tree, &piece.inputs)?;
     let (inputs, tombstones) = open_inputs(store, &tree, &piece.inputs)?;
@@ -164,7 +164,10 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let target = keyspace.options.load().value_space_target;
-        spec.values.collected = files_to_collect(&tree, &values, target);
+        let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
+            files.iter().filter(|id| values.contains_key(id)).copied().collect()
+        };
+        spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, target), chosen);
         spec.values.most_copied = store.most_copied();
     }
     spec.values.inputs = values;

@@ -175,9 +175,10 @@ settings! {
     value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no more value files").live().expert();
 
     /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that
-    /// tables point to. Above it, a compaction copies the values that it meets in files with at least 1 - 1/target
-    /// garbage to new files. All copies take at most 1/(target - 1) times the bytes that flushes write to value files.
-    /// It is no limit: no compaction starts for its sake, and garbage counts once a compaction has dropped its pointer.
+    /// tables point to. Above it, compactions copy values out of files with at least 1 - 1/target garbage to new files.
+    /// They start for its sake, and also merge tables to find garbage. All copies take at most 1/(target - 1) times the
+    /// bytes that flushes write to value files. Values take more than the target while such a compaction runs, while a
+    /// snapshot sees old versions, and where tables are too large to be rewritten for the garbage.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.

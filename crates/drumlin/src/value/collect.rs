@@ -1,7 +1,7 @@
-//! Which value files a compaction collects, by `drumlin_policy::value`.
+//! Which value files a compaction collects, and what the tables of a tree point to, for `drumlin_policy::value`.
 
 use crate::version::{Tree, ValueFileHandles};
-use drumlin_policy::value::{ValueFileSizes, to_collect};
+use drumlin_policy::value::{ValueFileSizes, ValueSpace, to_collect};
 use drumlin_types::ValueFileId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,34 @@ pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)
     loads.into_iter().collect()
 }
 
+/// Returns what the tables of `tree` point to. `files` are the sizes of its value files.
+pub(crate) fn value_space(tree: &Tree, files: &[(ValueFileId, ValueFileSizes)]) -> ValueSpace {
+    let mut space =
+        ValueSpace { table_bytes: tree.bytes() as f64, runs: tree.runs(), ..ValueSpace::default() };
+    for (_, file) in files {
+        space.total += file.total as f64;
+        space.referenced += file.referenced.min(file.total) as f64;
+    }
+    for run in tree.levels.iter().flat_map(|level| &level.runs) {
+        let mut tables = BTreeSet::new();
+        let of_run = run.files.iter().filter(|file| tables.insert(file.id()));
+        let bytes: u64 = of_run.flat_map(|file| file.values.iter()).map(|used| used.bytes).sum();
+        space.largest_run = space.largest_run.max(bytes as f64);
+    }
+    space
+}
+
+/// Returns the value files to collect of `files`, those of one tree, for the space target `target`.
+pub(crate) fn chosen_files(files: &[(ValueFileId, ValueFileSizes)], target: f64) -> BTreeSet<ValueFileId> {
+    let sizes: Vec<ValueFileSizes> = files.iter().map(|(_, sizes)| *sizes).collect();
+    to_collect(&sizes, target).into_iter().map(|index| files[index].0).collect()
+}
+
 /// Returns which of the value files `inputs` a compaction of `tree` collects.
 pub(crate) fn files_to_collect(tree: &Tree, inputs: &ValueFileHandles, target: f64) -> BTreeSet<ValueFileId> {
     if inputs.is_empty() {
         return BTreeSet::new();
     }
-    let (ids, loads): (Vec<ValueFileId>, Vec<ValueFileSizes>) = value_file_sizes(tree).into_iter().unzip();
-    let collected = to_collect(&loads, target).into_iter().map(|index| ids[index]);
+    let collected = chosen_files(&value_file_sizes(tree), target).into_iter();
     collected.filter(|id| inputs.contains_key(id)).collect()
 }

@@ -1,7 +1,7 @@
 //! Value files: large values apart from the tree, which holds pointers to them.
 //!
 //! - [`separator`] writes the values of at least `value_threshold` bytes of a flush or compaction to value files.
-//! - [`collect`] says which value files a compaction collects.
+//! - [`collect`] says which value files a compaction collects, and how much garbage there is.
 //! - [`reader`] follows a pointer to its value.
 //!
 //! Compactions copy pointers, not values, except for the values that they meet in collected files, those with much
@@ -13,6 +13,6 @@ mod reader;
 mod separator;
 mod writer;
 
-pub(crate) use collect::{files_to_collect, value_file_sizes};
+pub(crate) use collect::{chosen_files, files_to_collect, value_file_sizes, value_space};
 pub(crate) use reader::ValueFiles;
 pub(crate) use separator::{Separator, ValueSpec, references};

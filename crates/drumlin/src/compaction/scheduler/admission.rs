@@ -1,5 +1,6 @@
 //! How decisions of a policy and manual compactions become tickets.
 
+use super::values::CollectionPlan;
 use crate::base::decisions::DecisionLog;
 use crate::base::error::{Error, ErrorKind};
 use crate::compaction::control::{KeyspaceControl, Stage};
@@ -80,8 +81,8 @@ impl PlanAdmitter<'_> {
             *needs_wake_up = true;
         }
         for ticket in decision.withdraw {
-            // A policy may not withdraw a manual compaction.
-            if keyspace.begun_manual(ticket).is_some() {
+            // A policy may withdraw its own compactions only.
+            if keyspace.begun_manual(ticket).is_some() || keyspace.collection.is_ticket(ticket) {
                 continue;
             }
             // Withdraws the pieces that have not started. Pieces that wait for them are redirected or withdrawn too,
@@ -137,6 +138,21 @@ impl PlanAdmitter<'_> {
             }
         };
         manual.stage == Stage::Ended
+    }
+
+    /// Starts a compaction for value files if one is due and nothing is in flight.
+    pub(super) fn begin_collection(&mut self, keyspace: &mut KeyspaceControl) {
+        if keyspace.waiting_manual().is_some() {
+            return;
+        }
+        let SchedulerInputs { now, is_full, .. } = *self.inputs;
+        let Some(CollectionPlan { plan, above, files }) = keyspace.collection_plan(now, is_full) else {
+            return;
+        };
+        match self.admit(keyspace, &plan, None) {
+            Ok(ticket) => keyspace.collection.started(ticket, above, files),
+            Err(_) => keyspace.collection.refused(above),
+        }
     }
 
     /// Turns `plan` into a ticket, or returns why it was refused.
