@@ -51,6 +51,11 @@ row batch micro fillbatch --num 2000000 --engines "$pair"
 row zipf micro readrandom,readmissing --num 2000000 --theta 0.99 --engines "$pair"
 row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$pair"
 row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
+# Values in value files and in blob files.
+blobs=drumlin,rocksdb-tuned,rocksdb-blob,rocksdb-blob-forced
+row blob-4k values --scale 1/64 --set value_threshold=1KiB --engines "$blobs"
+row blob-16k values --scale 1/64 --value-size 16384 --set value_threshold=1KiB --engines "$blobs"
+row blob-64k values --scale 1/64 --value-size 65536 --set value_threshold=1KiB --engines "$blobs"
 row open micro open --num 1000000 --engines "$pair"
 # How writes and lookups scale with threads, on a machine with 16 cores.
 if [ "$(nproc)" -eq 16 ]; then

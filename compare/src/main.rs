@@ -53,6 +53,10 @@ const PROGRAM: Program = Program {
         &rocksdb_options::RocksDb { name: "rocksdb-pinned", form: rocksdb_options::Form::Pinned },
         #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-universal", form: rocksdb_options::Form::Universal },
+        #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-blob", form: rocksdb_options::Form::Blob },
+        #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-blob-forced", form: rocksdb_options::Form::BlobForced },
         #[cfg(feature = "fjall")]
         &fjall_engine::Fjall,
         #[cfg(feature = "redb")]

@@ -230,11 +230,13 @@ mod tests {
     use crate::rocksdb_options::Form;
     use drumlin_bench::engine::{Compression, Io};
 
-    const FORMS: [RocksDb; 4] = [
+    const FORMS: [RocksDb; 6] = [
         RocksDb { name: "default", form: Form::Default },
         RocksDb { name: "tuned", form: Form::Tuned },
         RocksDb { name: "pinned", form: Form::Pinned },
         RocksDb { name: "universal", form: Form::Universal },
+        RocksDb { name: "blob", form: Form::Blob },
+        RocksDb { name: "blob-forced", form: Form::BlobForced },
     ];
 
     /// Creates an empty directory.

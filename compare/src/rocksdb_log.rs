@@ -14,6 +14,8 @@ struct Sums {
     flush_jobs: BTreeSet<u64>,
     flushed: u64,
     merged: u64,
+    /// Bytes of blobs that compactions wrote.
+    blobs: u64,
     merge_read: u64,
     merges: u64,
     moves: u64,
@@ -54,7 +56,7 @@ impl Log {
         Counters {
             flush_bytes: Some(sums.flushed),
             merge_bytes: Some(sums.merged),
-            gc_bytes: Some(0),
+            gc_bytes: Some(sums.blobs),
             read_merge_bytes: Some(sums.merge_read),
             merges: Some(sums.merges),
             moves: Some(sums.moves),
@@ -74,6 +76,10 @@ impl Sums {
             Some("table_file_creation") if self.flush_jobs.contains(&number("job")) => {
                 self.flushed += number("file_size");
             }
+            Some("blob_file_creation") => match self.flush_jobs.contains(&number("job")) {
+                true => self.flushed += number("total_blob_bytes"),
+                false => self.blobs += number("total_blob_bytes"),
+            },
             Some("compaction_started") => self.merge_read += number("input_data_size"),
             Some("compaction_finished") => {
                 self.merges += 1;
@@ -117,6 +123,8 @@ mod tests {
             "EVENT_LOG_v1 {\"job\":3,\"event\":\"table_file_creation\",\"file_size\":60}",
             "EVENT_LOG_v1 \
              {\"job\":3,\"event\":\"compaction_finished\",\"total_output_size\":60,\"num_input_records\":5}",
+            "EVENT_LOG_v1 {\"job\":2,\"event\":\"blob_file_creation\",\"total_blob_bytes\":900}",
+            "EVENT_LOG_v1 {\"job\":3,\"event\":\"blob_file_creation\",\"total_blob_bytes\":40}",
             "EVENT_LOG_v1 {broken",
         ] {
             log.line(line);
@@ -124,8 +132,9 @@ mod tests {
         let counters = log.counters();
         assert_eq!(
             (counters.flush_bytes, counters.merge_bytes, counters.merge_entries),
-            (Some(70), Some(60), Some(5))
+            (Some(970), Some(60), Some(5))
         );
+        assert_eq!(counters.gc_bytes, Some(40));
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! Options of RocksDB, in four forms. A comparison counts against the best of them.
+//! Options of RocksDB, in six forms. A comparison counts against the best of them.
 //!
 //! - `rocksdb`: as shipped, with index and filter blocks on the heap and an LRU cache.
 //! - `rocksdb-tuned`: what its guides recommend for speed, with metadata on the heap.
 //! - `rocksdb-pinned`: the same, with metadata pinned in the block cache and write buffers charged to it, so that all
 //!   of it fits into the given memory.
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
+//! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
+//!   shipped: compactions move values out of the oldest quarter of the blob files.
+//! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
 //!
 //! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
 //! The first, second and fourth form may take more than the given memory, by index and filter blocks and by write
@@ -47,8 +50,16 @@ pub enum Form {
     Pinned,
     /// Tuned, with universal compaction.
     Universal,
+    /// Tuned, with large values in blob files.
+    Blob,
+    /// The same, with forced garbage collection.
+    BlobForced,
 }
 
+/// Smallest value in a blob file.
+const BLOB_BYTES: u64 = 1 << 10;
+/// Share of garbage in the oldest blob files that forces a compaction, where it is not off.
+const BLOB_FORCE: f64 = 0.5;
 /// Number of level 0 files that start a compaction, by default.
 const LEVEL0_TRIGGER: u64 = 4;
 /// Fraction of the memory that Drumlin's memtables may take.
@@ -61,6 +72,10 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 impl RocksDb {
     fn is_tuned(&self) -> bool {
         self.form != Form::Default
+    }
+
+    fn has_blobs(&self) -> bool {
+        matches!(self.form, Form::Blob | Form::BlobForced)
     }
 
     fn table(&self, config: &EngineConfig, cache: &Cache) -> BlockBasedOptions {
@@ -112,6 +127,14 @@ impl RocksDb {
         if self.form == Form::Universal {
             options.set_compaction_style(DBCompactionStyle::Universal);
         }
+        if self.has_blobs() {
+            options.set_enable_blob_files(true);
+            options.set_min_blob_size(BLOB_BYTES);
+            options.set_enable_blob_gc(true);
+        }
+        if self.form == Form::BlobForced {
+            options.set_blob_gc_force_threshold(BLOB_FORCE);
+        }
         options.create_if_missing(true);
         options.set_merge_operator_associative("add-i64-le", add);
         options.set_write_buffer_size(config.flush_bytes() as usize);
@@ -126,6 +149,7 @@ impl RocksDb {
             Compression::Zstd => DBCompressionType::Zstd,
         };
         options.set_compression_type(compression);
+        options.set_blob_compression_type(compression);
         if self.form == Form::Pinned {
             let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(0, false, cache);
             options.set_write_buffer_manager(&buffers);
@@ -152,6 +176,15 @@ impl RocksDb {
             ("use_direct_io_for_flush_and_compaction", yes(direct && self.is_tuned())),
             ("level0_file_num_compaction_trigger", LEVEL0_TRIGGER.to_string()),
         ];
+        if self.has_blobs() {
+            let force = if self.form == Form::BlobForced { BLOB_FORCE } else { 1.0 };
+            lines.extend([
+                ("enable_blob_files", yes(true)),
+                ("min_blob_size", BLOB_BYTES.to_string()),
+                ("enable_blob_garbage_collection", yes(true)),
+                ("blob_garbage_collection_force_threshold", format!("{force:.6}")),
+            ]);
+        }
         if config.filter_bits > 0.0 {
             // The file does not hold the bits per key; a test counts them.
             lines.push(("filter_policy", "bloomfilter".to_owned()));
