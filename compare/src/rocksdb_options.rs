@@ -10,10 +10,10 @@
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
 //!
 //! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
-//! The first, second and fourth form may take more than the given memory, by index and filter blocks and by write
-//! buffers; reports show the resident memory. Where Drumlin flushes several small memtables together, the write buffers
-//! are as large as such a flush. The tuned forms may have as many bytes of write buffers as Drumlin has of memtables
-//! before either stops writers.
+//! All forms but `rocksdb-pinned` may take more than the given memory, by index and filter blocks and by write buffers;
+//! reports show the resident memory. Where Drumlin flushes several small memtables together, the write buffers are as
+//! large as such a flush. The tuned forms may have as many bytes of write buffers as Drumlin has of memtables before
+//! either stops writers.
 //!
 //! Left at their defaults: triggers of slowdowns and stops by level 0, and `enable_pipelined_write`.
 //!
@@ -58,6 +58,8 @@ pub enum Form {
 
 /// Smallest value in a blob file.
 const BLOB_BYTES: u64 = 1 << 10;
+/// Size of a blob file: that of Drumlin's value files, which are collected as a whole.
+const BLOB_FILE_BYTES: u64 = 64 << 20;
 /// Share of garbage in the oldest blob files that forces a compaction, where it is not off.
 const BLOB_FORCE: f64 = 0.5;
 /// Number of level 0 files that start a compaction, by default.
@@ -130,6 +132,7 @@ impl RocksDb {
         if self.has_blobs() {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(BLOB_BYTES);
+            options.set_blob_file_size(BLOB_FILE_BYTES);
             options.set_enable_blob_gc(true);
         }
         if self.form == Form::BlobForced {
@@ -181,6 +184,7 @@ impl RocksDb {
             lines.extend([
                 ("enable_blob_files", yes(true)),
                 ("min_blob_size", BLOB_BYTES.to_string()),
+                ("blob_file_size", BLOB_FILE_BYTES.to_string()),
                 ("enable_blob_garbage_collection", yes(true)),
                 ("blob_garbage_collection_force_threshold", format!("{force:.6}")),
             ]);

@@ -4,9 +4,9 @@
 //! *collected* file copies the value to a new file, so the old file loses its references and is removed.
 //!
 //! The *space factor* A is the number of bytes of all records in value files for each byte of records that tables point
-//! to. While A exceeds the target S, files are collected: those with the largest share of garbage g first, until the
-//! factor would be 0.99 S, and only files with g >= 1 - 1/S. The mean share, 1 - 1/A, is then above this bound, so
-//! there is such a file.
+//! to. While A exceeds the target S, files are chosen for collection: those with the largest share of garbage g first,
+//! until A would fall to 0.99 S, and only files with g >= 1 - 1/S. The mean share, 1 - 1/A, is then above this bound,
+//! so there is such a file.
 //!
 //! Copying the live records of a collected file costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage in it. A
 //! value that a user wrote becomes garbage at most once. So all copies together are at most 1/(S - 1) times the bytes
@@ -17,15 +17,16 @@
 //! from the space target. What tables point to is an upper bound: an overwritten version counts until a compaction
 //! drops it, and a table that is partly replaced counts with its whole list. So garbage is found late, never too early.
 //!
-//! Two kinds of compaction are started for value files ([`ValueSpace::next_step`]):
+//! The *known excess* is the number of bytes above the target: total - S * referenced. Newer runs may supersede all but
+//! the values of the run that points to most bytes. The *possible excess* counts only those as referenced. By them
+//! [`ValueSpace::next_step`] starts a compaction:
 //!
-//! - A *merge* of all tables finds the garbage. While there are several runs, newer ones may supersede all but the
-//!   values of the run that points to most bytes. If the space factor would then be above S by as many bytes as the
-//!   tables have, they are merged. So merges for value files write at most a byte for each byte of possible garbage.
-//! - A *rewrite* of the tables that point to collected files copies their values. It is started when tables point to so
-//!   little that the target is exceeded, and rewrites at most four bytes of tables for each byte above the target.
+//! - With several runs, a *merge* of all tables into one run finds the garbage. It starts if the possible excess is at
+//!   least the bytes of all tables, or the known excess at least a quarter of them.
+//! - With one run, a *rewrite* of the tables that point to the chosen files copies their values. It starts if the known
+//!   excess is at least a quarter of the bytes of these tables.
 //!
-//! Both wait until 1/64 of all bytes is above the target, so that they do not start for every flush.
+//! Both need an excess of at least 1/64 of all record bytes, so that they do not start for every flush.
 
 use alloc::vec::Vec;
 
@@ -59,10 +60,11 @@ pub fn space_factor(files: impl Iterator<Item = ValueFileSizes>) -> f64 {
     if total == 0.0 { 1.0 } else { total / f64::max(referenced, 1.0) }
 }
 
-/// Share of the space target at which collection ends.
-const ENOUGH: f64 = 0.99;
+/// Share of the space target at which no more files are chosen.
+const STOP_SHARE: f64 = 0.99;
 
-/// Returns the indices of the files to collect for the space target `target`, which is above 1, most garbage first.
+/// Returns the indices of the files to collect for the space target `target`, which is above 1. Those with the largest
+/// share of garbage come first.
 #[must_use]
 pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
     if space_factor(files.iter().copied()) <= target {
@@ -75,7 +77,7 @@ pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
     chosen.sort_by(|a, b| files[*b].garbage_share().total_cmp(&files[*a].garbage_share()));
     let sum = |part: fn(&ValueFileSizes) -> u64| files.iter().map(|file| part(file) as f64).sum::<f64>();
     let referenced = sum(|file| file.referenced.min(file.total));
-    let mut above = sum(|file| file.total) - ENOUGH * target * referenced;
+    let mut above = sum(|file| file.total) - STOP_SHARE * target * referenced;
     chosen.retain(|index| {
         let is_needed = above > 0.0;
         above -= files[*index].garbage_share() * files[*index].total as f64;
@@ -99,63 +101,74 @@ pub struct ValueSpace {
     pub table_bytes: f64,
 }
 
-/// A compaction for value files.
+/// A compaction that is started for value files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CollectionStep {
-    /// Merges all tables into one run, and so finds the garbage.
+    /// Merges the tables of several runs into one run, and so finds the garbage.
     Merge,
-    /// Rewrites the tables that point to collected files.
+    /// Rewrites those tables of the only run that point to collected files.
     Rewrite,
 }
 
-/// Part of all bytes, as a divisor, that must be above the target.
-const GRAIN: f64 = 64.0;
-/// Bytes of tables that are rewritten for each byte above the target.
+/// A compaction starts only if the excess is at least this fraction, as a divisor, of all record bytes.
+const LEAST_EXCESS: f64 = 64.0;
+/// Most bytes of tables that are rewritten for each byte of known excess.
 const MOST_REWRITTEN: f64 = 4.0;
 
 /// Bytes of value files above the space target.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct AboveTarget {
-    /// Bytes above it by what tables point to.
+pub struct SpaceExcess {
+    /// Total - target * referenced bytes, at least 0.
     pub known: f64,
-    /// Further bytes above it if newer runs supersede all that they can.
+    /// What the largest run alone as referenced would add.
     pub hidden: f64,
 }
 
-impl AboveTarget {
-    /// Returns the bytes that are possibly above the target.
+impl SpaceExcess {
+    /// Returns the excess if newer runs supersede all that they can.
     #[must_use]
-    pub fn sum(&self) -> f64 {
+    pub fn possible(&self) -> f64 {
         self.known + self.hidden
     }
 }
 
 impl ValueSpace {
+    /// Returns the referenced bytes if newer runs supersede all that they can.
+    fn least_referenced(&self) -> f64 {
+        self.largest_run.min(self.referenced)
+    }
+
+    /// Returns the space factor, and the one if newer runs supersede all that they can.
+    #[must_use]
+    pub fn factors(&self) -> [f64; 2] {
+        [self.referenced, self.least_referenced()].map(|live| self.total / live.max(1.0))
+    }
+
     /// Returns the bytes above the space target `target`.
     #[must_use]
-    pub fn above(&self, target: f64) -> AboveTarget {
+    pub fn excess(&self, target: f64) -> SpaceExcess {
         let above = |live: f64| (self.total - target * live).max(0.0);
         let known = above(self.referenced);
-        AboveTarget { known, hidden: above(self.largest_run.min(self.referenced)) - known }
+        SpaceExcess { known, hidden: above(self.least_referenced()) - known }
     }
 
-    /// Returns whether `above` bytes above the target are enough to start a compaction that must free `bytes`.
-    fn pays(&self, above: f64, bytes: f64) -> bool {
-        above > 0.0 && above >= f64::max(self.grain(), bytes)
+    /// Returns whether an `excess` is enough to start a compaction that costs `cost` bytes.
+    fn pays(&self, excess: f64, cost: f64) -> bool {
+        excess > 0.0 && excess >= f64::max(self.least_excess(), cost)
     }
 
-    /// Returns the bytes that must be above the target before a compaction starts, whatever it costs.
+    /// Returns the least excess for which a compaction starts, whatever it costs.
     #[must_use]
-    pub fn grain(&self) -> f64 {
-        self.total / GRAIN
+    pub fn least_excess(&self) -> f64 {
+        self.total / LEAST_EXCESS
     }
 
-    /// Returns the compaction to start for the space target `target`, if one pays. `left` is what the last one could
-    /// not remove: more must have come since.
+    /// Returns the compaction to start for the space target `target`, if one pays. `stuck` is the excess that the last
+    /// one could not remove. It does not count.
     #[must_use]
-    pub fn next_step(&self, target: f64, left: AboveTarget) -> Option<CollectionStep> {
-        let above = self.above(target);
-        let (known, possible) = (above.known - left.known, above.sum() - left.sum());
+    pub fn next_step(&self, target: f64, stuck: SpaceExcess) -> Option<CollectionStep> {
+        let excess = self.excess(target);
+        let (known, possible) = (excess.known - stuck.known, excess.possible() - stuck.possible());
         if self.runs <= 1 {
             return self.pays(known, 0.0).then_some(CollectionStep::Rewrite);
         }
@@ -164,17 +177,17 @@ impl ValueSpace {
         is_due.then_some(CollectionStep::Merge)
     }
 
-    /// Returns whether a rewrite of `bytes` bytes of tables pays, with `left` as in [`ValueSpace::next_step`].
+    /// Returns whether a rewrite of `bytes` bytes of tables pays, with `stuck` as in [`ValueSpace::next_step`].
     #[must_use]
-    pub fn rewrite_pays(&self, target: f64, left: AboveTarget, bytes: f64) -> bool {
-        self.pays(self.above(target).known - left.known, bytes / MOST_REWRITTEN)
+    pub fn rewrite_pays(&self, target: f64, stuck: SpaceExcess, bytes: f64) -> bool {
+        self.pays(self.excess(target).known - stuck.known, bytes / MOST_REWRITTEN)
     }
 
-    /// Returns whether value files take so much that their collection goes before other compactions: half of the way
-    /// from the target to the target plus what it allows for garbage.
+    /// Returns whether collection goes before other compactions: values may take more than S + (S - 1)/2 times the
+    /// referenced bytes, for the target S, besides what is `stuck`.
     #[must_use]
-    pub fn is_pressing(&self, target: f64) -> bool {
-        self.above(target).sum() > (target - 1.0) / 2.0 * self.referenced
+    pub fn is_pressing(&self, target: f64, stuck: SpaceExcess) -> bool {
+        self.excess(target).possible() - stuck.possible() > (target - 1.0) / 2.0 * self.referenced
     }
 }
 
@@ -205,8 +218,8 @@ mod tests {
         // Five flushes of 100 bytes that may all supersede the same values.
         let flushes =
             ValueSpace { total: 600.0, referenced: 600.0, largest_run: 200.0, runs: 5, table_bytes: 20.0 };
-        let (nothing, all) = (AboveTarget::default(), AboveTarget { known: 0.0, hidden: 300.0 });
-        assert_eq!(flushes.above(1.5), all);
+        let (nothing, all) = (SpaceExcess::default(), SpaceExcess { known: 0.0, hidden: 300.0 });
+        assert_eq!(flushes.excess(1.5), all);
         assert_eq!(flushes.next_step(1.5, nothing), Some(CollectionStep::Merge));
         assert_eq!(flushes.next_step(1.5, all), None, "the last one could not remove them");
         let costly = ValueSpace { table_bytes: 400.0, ..flushes };
@@ -214,9 +227,11 @@ mod tests {
         // They did.
         let merged = ValueSpace { referenced: 200.0, runs: 1, ..flushes };
         assert_eq!(merged.next_step(1.5, nothing), Some(CollectionStep::Rewrite));
-        assert_eq!(merged.above(1.5), AboveTarget { known: 300.0, hidden: 0.0 });
+        assert_eq!(merged.excess(1.5), SpaceExcess { known: 300.0, hidden: 0.0 });
         assert!(merged.rewrite_pays(1.5, nothing, 1200.0) && !merged.rewrite_pays(1.5, nothing, 1201.0));
-        assert!(merged.is_pressing(1.5) && !ValueSpace { total: 349.0, ..merged }.is_pressing(1.5));
+        assert!(merged.is_pressing(1.5, nothing) && !merged.is_pressing(1.5, all));
+        assert!(!ValueSpace { total: 349.0, ..merged }.is_pressing(1.5, nothing));
+        assert_eq!((flushes.factors(), merged.factors()), ([1.0, 3.0], [3.0, 3.0]));
         let little = ValueSpace { total: 304.0, ..merged };
         assert_eq!(little.next_step(1.5, nothing), None, "less than 1/64 is above it");
         assert_eq!(ValueSpace::default().next_step(1.5, nothing), None);
@@ -245,7 +260,7 @@ mod tests {
                 let ValueFileSizes { total, referenced } = files[index];
                 let freed = (total - referenced) as f64;
                 assert!(referenced as f64 <= freed / (target - 1.0) * (1.0 + 1e-9), "{files:?} {target}");
-                assert!(space_factor(left.iter().copied()) > ENOUGH * target, "more than needed");
+                assert!(space_factor(left.iter().copied()) > STOP_SHARE * target, "more than needed");
                 left[index].total = referenced;
             }
         }

@@ -487,7 +487,7 @@ fn value_files_are_collected_without_being_asked() {
             let live: usize = truth.values().map(Vec::len).filter(|&len| len >= 100).sum();
             let metrics = db.metrics();
             let space = metrics.value_record_bytes as f64 / live as f64;
-            // Garbage that may exist is looked for when the tables are worth it; records have headers.
+            // A compaction starts 1/64 above the target; headers of records take another part.
             assert!(space < 1.3 * (1.0 + 1.0 / 32.0), "{policy}, round {round}: {space} times their size");
         }
         let metrics = db.metrics();

@@ -195,7 +195,7 @@ pub enum Family {
     /// Write loads that keep compactions busy (Downforce), with and without pipelining
     #[command(after_help = "Example: bench pipeline fur --scale quick")]
     Pipeline(PipelineArgs),
-    /// Updates of large values (DumpKV), without value separation
+    /// Updates of large values (DumpKV); value files with --set value_threshold=1KiB
     #[command(after_help = "Example: bench values --scale quick")]
     Values(ValuesArgs),
     /// Replay recorded requests

@@ -310,8 +310,9 @@ mod tests {
             }
         }
     }
+
     #[test]
-    fn false_positives_are_those_of_filters_that_lookups_pass_without_finding() {
+    fn the_false_positive_rate_counts_empty_lookups_only() {
         let mut tree = parse_tree("L1: [b..d #1-2] | [a..z #3-4]").unwrap();
         let mut runs = tree.levels[1].runs.iter_mut();
         let (old, new) = (&mut runs.next().unwrap().files[0], &mut runs.next().unwrap().files[0]);

@@ -4,12 +4,13 @@
 //! scheduler makes the plan. One starts when nothing else is in flight in its keyspace. While value files take much
 //! more than their target, the policy is not called until it has started, as for a manual compaction.
 //!
-//! Invariant: a compaction that did not help is not repeated before more bytes have become garbage. A value that cannot
-//! be read, or a table that cannot be compacted, keeps its value file for ever.
+//! Invariant: a compaction that did not help starts again only when the excess has grown as if it were new. It helps if
+//! the possible or the hidden excess falls by more than 1/64 of all record bytes. A damaged value keeps its value file
+//! until it is overwritten, and so does a table that cannot be compacted. A reopened store tries once more.
 
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::Flight;
-use drumlin_policy::value::AboveTarget;
+use drumlin_policy::value::SpaceExcess;
 use drumlin_types::{Ticket, ValueFileId};
 use std::collections::BTreeSet;
 
@@ -18,8 +19,8 @@ use std::collections::BTreeSet;
 pub(crate) struct Collection {
     /// The compaction that was started last, until its end is noticed.
     started: Option<Started>,
-    /// What the last compaction could not remove.
-    left: AboveTarget,
+    /// Excess that the last compaction could not remove.
+    stuck: SpaceExcess,
     /// Whether a compaction should start as soon as nothing is in flight, before the policy is called.
     is_waiting: bool,
 }
@@ -27,8 +28,8 @@ pub(crate) struct Collection {
 /// A compaction for value files.
 struct Started {
     ticket: Ticket,
-    /// Bytes above the target before it.
-    above: AboveTarget,
+    /// Excess before it.
+    excess: SpaceExcess,
     /// The value files that all its pieces collect. While it runs, the tables that it has partly replaced count with
     /// all their pointers, so a new choice would be another one.
     files: Arc<BTreeSet<ValueFileId>>,
@@ -60,27 +61,28 @@ impl Collection {
         self.started.as_ref().is_some_and(|started| flight.ticket(started.ticket).is_some())
     }
 
-    /// Returns what the last compaction could not remove, if `above` is above the target now. At least `grain` bytes
-    /// must have gone or have become known, or it did not help.
-    pub(super) fn left(&mut self, above: AboveTarget, grain: f64) -> AboveTarget {
-        if let Some(Started { above: before, .. }) = self.started.take() {
-            let has_helped = above.sum() < before.sum() - grain || above.hidden < before.hidden - grain;
-            self.left = if has_helped { AboveTarget::default() } else { above };
+    /// Notes the end of the last compaction if it has ended. Returns the excess that it could not remove. `excess` is
+    /// the present one; the last compaction helped if more than `least` bytes of it have gone or become known.
+    pub(super) fn note_end(&mut self, excess: SpaceExcess, least: f64) -> SpaceExcess {
+        if let Some(Started { excess: before, .. }) = self.started.take() {
+            let has_helped =
+                excess.possible() < before.possible() - least || excess.hidden < before.hidden - least;
+            self.stuck = if has_helped { SpaceExcess::default() } else { excess };
         }
-        let AboveTarget { known, hidden } = self.left;
-        self.left = AboveTarget { known: known.min(above.known), hidden: hidden.min(above.hidden) };
-        self.left
+        let SpaceExcess { known, hidden } = self.stuck;
+        self.stuck = SpaceExcess { known: known.min(excess.known), hidden: hidden.min(excess.hidden) };
+        self.stuck
     }
 
-    /// Records that `ticket` was started to collect `files`, with `above` above the target.
-    pub(super) fn started(&mut self, ticket: Ticket, above: AboveTarget, files: BTreeSet<ValueFileId>) {
-        let started = Started { ticket, above, files: Arc::new(files) };
+    /// Records that `ticket` was started to collect `files`, with this `excess` before it.
+    pub(super) fn started(&mut self, ticket: Ticket, excess: SpaceExcess, files: BTreeSet<ValueFileId>) {
+        let started = Started { ticket, excess, files: Arc::new(files) };
         (self.started, self.is_waiting) = (Some(started), false);
     }
 
-    /// Records that no compaction could be started, with `above` above the target.
-    pub(super) fn refused(&mut self, above: AboveTarget) {
-        (self.left, self.is_waiting) = (above, false);
+    /// Records that no compaction could be started for this `excess`.
+    pub(super) fn refused(&mut self, excess: SpaceExcess) {
+        (self.stuck, self.is_waiting) = (excess, false);
     }
 }
 
@@ -90,20 +92,20 @@ mod tests {
 
     #[test]
     fn what_did_not_help_waits_for_more_garbage() {
-        let above = |known: f64, hidden: f64| AboveTarget { known, hidden };
+        let excess = |known: f64, hidden: f64| SpaceExcess { known, hidden };
         let mut collection = Collection::default();
-        assert_eq!(collection.left(above(50.0, 0.0), 10.0), above(0.0, 0.0));
-        collection.started(Ticket(1), above(50.0, 0.0), BTreeSet::new());
+        assert_eq!(collection.note_end(excess(50.0, 0.0), 10.0), excess(0.0, 0.0));
+        collection.started(Ticket(1), excess(50.0, 0.0), BTreeSet::new());
         assert!(collection.is_ticket(Ticket(1)) && !collection.is_ticket(Ticket(2)));
         assert!(!collection.is_running(&Flight::default()), "it has ended");
-        assert_eq!(collection.left(above(45.0, 3.0), 10.0), above(45.0, 3.0), "it freed little");
-        assert_eq!(collection.left(above(60.0, 30.0), 10.0), above(45.0, 3.0));
-        assert_eq!(collection.left(above(20.0, 0.0), 10.0), above(20.0, 0.0));
-        collection.started(Ticket(2), above(20.0, 50.0), BTreeSet::new());
-        assert_eq!(collection.left(above(65.0, 5.0), 9.0), above(0.0, 0.0), "it found garbage");
-        collection.started(Ticket(3), above(65.0, 5.0), BTreeSet::new());
-        assert_eq!(collection.left(above(40.0, 10.0), 9.0), above(0.0, 0.0), "it freed enough");
-        collection.refused(above(60.0, 0.0));
-        assert_eq!(collection.left(above(61.0, 9.0), 10.0), above(60.0, 0.0));
+        assert_eq!(collection.note_end(excess(45.0, 3.0), 10.0), excess(45.0, 3.0), "it freed little");
+        assert_eq!(collection.note_end(excess(60.0, 30.0), 10.0), excess(45.0, 3.0));
+        assert_eq!(collection.note_end(excess(20.0, 0.0), 10.0), excess(20.0, 0.0));
+        collection.started(Ticket(2), excess(20.0, 50.0), BTreeSet::new());
+        assert_eq!(collection.note_end(excess(65.0, 5.0), 9.0), excess(0.0, 0.0), "it found garbage");
+        collection.started(Ticket(3), excess(65.0, 5.0), BTreeSet::new());
+        assert_eq!(collection.note_end(excess(40.0, 10.0), 9.0), excess(0.0, 0.0), "it freed enough");
+        collection.refused(excess(60.0, 0.0));
+        assert_eq!(collection.note_end(excess(61.0, 9.0), 10.0), excess(60.0, 0.0));
     }
 }

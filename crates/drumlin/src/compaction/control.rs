@@ -326,15 +326,15 @@ impl KeyspaceControl {
         files.find_map(|(_, _, file)| self.damaged.get(&file.id()).cloned())
     }
 
-    /// Returns the plan that compacts everything in `range` into one run of the deepest level in use.
-    pub(super) fn manual_plan(&self, range: &KeyRange) -> Option<Plan> {
+    /// Returns the plan that compacts everything in `range` into one run of the deepest level in use. The `reason` is
+    /// shown and logged, so it must not contain user keys.
+    pub(super) fn full_plan(&self, range: &KeyRange, reason: String) -> Option<Plan> {
         let view = self.view();
         let overlapping = || view.files().filter(|(_, _, f)| f.bounds.overlaps(range) && f.is_takeable());
         let out = view.deepest()?.max(1);
         let take: Vec<Take> =
             overlapping().map(|(_, _, f)| Take { table: f.table, range: f.bounds.clone() }).collect();
-        // Reasons are shown and logged, so they must not contain user keys.
-        let mut plan = Plan::new(take, out, "manual compaction".to_owned());
+        let mut plan = Plan::new(take, out, reason);
         if let Some(run) = view.levels[out as usize].runs.first() {
             plan.place = Place::Run(run.id);
         }

@@ -175,10 +175,12 @@ settings! {
     value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no more value files").live().expert();
 
     /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that
-    /// tables point to. Above it, compactions copy values out of files with at least 1 - 1/target garbage to new files.
-    /// They start for its sake, and also merge tables to find garbage. All copies take at most 1/(target - 1) times the
-    /// bytes that flushes write to value files. Values take more than the target while such a compaction runs, while a
-    /// snapshot sees old versions, and where tables are too large to be rewritten for the garbage.
+    /// tables point to. If values take more, compactions start: one merges all tables of the keyspace to find
+    /// overwritten values, one rewrites the tables that point to files with much garbage and copies their values to new
+    /// files. Each needs enough bytes above the target: 1/64 of all value bytes, and between a quarter and all of the
+    /// table bytes that it rewrites. All copies take at most 1/(target - 1) times the bytes that flushes write to value
+    /// files, besides those of failed compactions. Values take more than the target while a compaction runs, while a
+    /// snapshot sees old versions, without free disk space, and in files with damaged values.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.

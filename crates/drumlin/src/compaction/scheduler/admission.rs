@@ -122,7 +122,7 @@ impl PlanAdmitter<'_> {
             return false;
         }
         let Some(range) = keyspace.waiting_manual().map(|manual| manual.range.clone()) else { return false };
-        let plan = keyspace.manual_plan(&range);
+        let plan = keyspace.full_plan(&range, "manual compaction".to_owned());
         let admitted = plan.map(|plan| self.admit(keyspace, &plan, None));
         let left_out = keyspace.damage_in(&range);
         let Some(manual) = keyspace.waiting_manual() else { return false };
@@ -146,12 +146,12 @@ impl PlanAdmitter<'_> {
             return;
         }
         let SchedulerInputs { now, is_full, .. } = *self.inputs;
-        let Some(CollectionPlan { plan, above, files }) = keyspace.collection_plan(now, is_full) else {
+        let Some(CollectionPlan { plan, excess, files }) = keyspace.next_collection(now, is_full) else {
             return;
         };
         match self.admit(keyspace, &plan, None) {
-            Ok(ticket) => keyspace.collection.started(ticket, above, files),
-            Err(_) => keyspace.collection.refused(above),
+            Ok(ticket) => keyspace.collection.started(ticket, excess, files),
+            Err(_) => keyspace.collection.refused(excess),
         }
     }
 

@@ -126,8 +126,8 @@ impl Control {
         let outside = able.map(|keyspace| (Outside::of(&keyspace.view()), keyspace));
         let worth = outside.filter(|(outside, _)| outside.is_worth_compacting());
         let Some((outside, keyspace)) = worth.max_by_key(|(outside, _)| outside.entries) else { return };
-        let Some(mut plan) = keyspace.manual_plan(&KeyRange::all()) else { return };
-        plan.reason = format!("the disk is full, and {outside}");
+        let reason = format!("the disk is full, and {outside}");
+        let Some(plan) = keyspace.full_plan(&KeyRange::all(), reason) else { return };
         let mut admitter = PlanAdmitter { numbers, decisions, inputs };
         if admitter.admit(keyspace, &plan, None).is_err() {
             // A damaged table is in the way. The next attempt waits as after a failure.

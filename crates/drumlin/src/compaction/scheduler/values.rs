@@ -5,7 +5,7 @@ use crate::compaction::control::KeyspaceControl;
 use crate::value::{chosen_files, value_file_sizes, value_space};
 use crate::version::{FileMeta, Run};
 use drumlin_env::sync::Arc;
-use drumlin_policy::value::{AboveTarget, CollectionStep, ValueSpace};
+use drumlin_policy::value::{CollectionStep, SpaceExcess};
 use drumlin_types::contract::{Place, Plan, Take};
 use drumlin_types::{KeyRange, TableId, ValueFileId};
 use std::collections::BTreeSet;
@@ -13,23 +13,23 @@ use std::collections::BTreeSet;
 /// A compaction to start for value files.
 pub(super) struct CollectionPlan {
     pub(super) plan: Plan,
-    /// Bytes above the space target before it.
-    pub(super) above: AboveTarget,
+    /// Excess before it.
+    pub(super) excess: SpaceExcess,
     /// The value files that it collects.
     pub(super) files: BTreeSet<ValueFileId>,
 }
 
 impl KeyspaceControl {
-    /// Returns the compaction to start for value files at `now`. `is_full` says whether disk space lacks.
-    pub(super) fn collection_plan(&mut self, now: u64, is_full: bool) -> Option<CollectionPlan> {
-        // Copies need disk space before they free any.
-        if !self.due || is_full || self.failure_back_off_until > now {
-            return None;
-        }
-        if self.collection.is_running(&self.flight) {
+    /// Returns the compaction to start for value files at `now`, and notes whether the policy must wait for it. Without
+    /// disk space none starts: copies need it before they free any.
+    pub(super) fn next_collection(&mut self, now: u64, lacks_space: bool) -> Option<CollectionPlan> {
+        if !self.due || self.collection.is_running(&self.flight) {
             return None;
         }
         self.collection.wait(false);
+        if lacks_space || self.failure_back_off_until > now {
+            return None;
+        }
         let (tree, target) = (self.state.view().tree.clone(), self.state.options.load().value_space_target);
         let files = value_file_sizes(&tree);
         if files.is_empty() {
@@ -37,33 +37,35 @@ impl KeyspaceControl {
             return None;
         }
         let space = value_space(&tree, &files);
-        let above = space.above(target);
-        let left = self.collection.left(above, space.grain());
-        let step = space.next_step(target, left)?;
+        let excess = space.excess(target);
+        let stuck = self.collection.note_end(excess, space.least_excess());
+        let step = space.next_step(target, stuck)?;
         if !self.flight.tickets.is_empty() {
-            self.collection.wait(space.is_pressing(target));
+            self.collection.wait(space.is_pressing(target, stuck));
             return None;
         }
         let chosen = chosen_files(&files, target);
-        let collects = format!("collects {} of {} value files", chosen.len(), files.len());
+        let [factor, possible] = space.factors();
+        let reason = |does: &str| {
+            let files = format!("{} of {} files", chosen.len(), files.len());
+            format!(
+                "value files: space factor {factor:.2}, possibly {possible:.2}, target {target}: {does} {files}"
+            )
+        };
         let plan = match step {
-            CollectionStep::Merge => self.manual_plan(&KeyRange::all()),
-            CollectionStep::Rewrite => self
-                .rewrite_plan(&chosen)
-                .filter(|(_, bytes)| space.rewrite_pays(target, left, *bytes))
-                .map(|(plan, _)| plan),
+            CollectionStep::Merge => {
+                self.full_plan(&KeyRange::all(), reason("merges all tables to find garbage, and collects"))?
+            }
+            CollectionStep::Rewrite => {
+                let (plan, bytes) = self.rewrite_plan(&chosen, reason("rewrites tables to collect"))?;
+                space.rewrite_pays(target, stuck, bytes).then_some(plan)?
+            }
         };
-        let does = match step {
-            CollectionStep::Merge => "merges all tables to find garbage",
-            CollectionStep::Rewrite => "rewrites the tables that point to them",
-        };
-        let plan = plan
-            .map(|plan| Plan { reason: format!("{}: {does}, {collects}", found(&space, target)), ..plan })?;
-        Some(CollectionPlan { plan, above, files: chosen })
+        Some(CollectionPlan { plan, excess, files: chosen })
     }
 
     /// Returns the plan that rewrites the tables that point to `files`, and their bytes. There is one run.
-    fn rewrite_plan(&self, files: &BTreeSet<ValueFileId>) -> Option<(Plan, f64)> {
+    fn rewrite_plan(&self, files: &BTreeSet<ValueFileId>, reason: String) -> Option<(Plan, f64)> {
         let tree = self.state.view().tree.clone();
         let points_to = |(_, _, file): &(u8, &Arc<Run>, &Arc<FileMeta>)| {
             file.values.iter().any(|used| files.contains(&used.file.id()))
@@ -75,19 +77,10 @@ impl KeyspaceControl {
         let (level, run, _) = taken().next()?;
         let bytes: u64 = taken().map(|(_, _, file)| file.bytes).sum();
         let take = taken().map(|(_, _, file)| Take { table: file.table, range: file.bounds.clone() });
-        let mut plan = Plan::new(take.collect(), level.max(1), String::new());
+        let mut plan = Plan::new(take.collect(), level.max(1), reason);
         if level > 0 {
             plan.place = Place::Run(run.id);
         }
         Some((plan, bytes as f64))
     }
-}
-
-/// Returns what was found, for the reason of a plan.
-fn found(space: &ValueSpace, target: f64) -> String {
-    format!(
-        "value files take {:.2} times the bytes that tables point to, and may take {:.2} times, target {target}",
-        space.total / space.referenced.max(1.0),
-        space.total / space.largest_run.min(space.referenced).max(1.0),
-    )
 }

@@ -240,7 +240,7 @@ impl Arce {
             return budget;
         }
         let mut budget = budget.with_paid(self.paid);
-        budget.pay(since as f64, staying(scene), &scene.model, tree);
+        budget.pay(since as f64, runs_that_stay(scene), &scene.model, tree);
         budget
     }
 
@@ -264,9 +264,9 @@ impl Arce {
     }
 }
 
-/// Returns the runs that readers meet, without those that running compactions will remove. Readers have paid for them
-/// already.
-fn staying(scene: &ScoreScene<'_>) -> Met {
+/// Returns the runs that readers meet, without what running compactions will still remove. Each removes its runs piece
+/// by piece.
+fn runs_that_stay(scene: &ScoreScene<'_>) -> Met {
     let Met { mut runs, mut cost } = scene.met();
     for ticket in scene.input.tickets {
         let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;

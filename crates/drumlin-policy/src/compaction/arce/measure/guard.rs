@@ -7,22 +7,20 @@
 //! cannot keep a tree in compaction for ever.
 //!
 //! Readers pay first. The gain of a compaction is the reads to come, and no one knows whether they come. So an
-//! elective compaction starts only after readers have lost a share of its time to runs beyond the first. As in the ski
-//! rental problem, the loss is then at most about twice that of a policy that knows the reads to come. The share is
-//! what the compaction takes from clients ([`CostModel::taken`]), a tenth of its time or all of it if it finds no idle
-//! core, or more if clients would gain little by it. With r for the share of their time that runs beyond the first
-//! take:
+//! elective compaction starts only after readers have lost its time, times a *price*, to runs beyond the first. With r
+//! for the share of the mean operation (reads and writes, without think time) that these runs take,
 //!
 //! ```text
 //! price = max(taken, min(1, (0.1 / r)^2))
 //! ```
 //!
-//! So an idle core works readily for clients that it makes half as fast again, and hardly for those that it makes a
-//! tenth faster.
-//! CPU time, writes and a cache full of cold blocks are not free either.
+//! Here `taken` is what a compaction takes from clients per unit of its time ([`CostModel::taken`]): a tenth, or all of
+//! it if there is no idle core. If the price is `taken`, the loss is at most about twice that of a policy that knows
+//! the reads to come, as in the ski rental problem. Where runs cost readers little, the price is higher: then the CPU
+//! time of an idle core, writes to the disk and cold blocks in the cache outweigh what they gain.
 //!
 //! What readers have lost is summed up over all operations, as the compaction time that it pays for, up to that of
-//! compacting the whole tree. Runs that a running compaction removes cost them nothing more: it was paid for. Each
+//! compacting the whole tree. Runs that a running compaction will remove no longer count, whoever paid for it. Each
 //! compaction spends its time, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
 //! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
 //! tree at once. A new policy begins with a full account.
@@ -35,11 +33,11 @@ use drumlin_types::RunId;
 const PER_READ: f64 = 0.25;
 const DAY_MICROS: f64 = 86_400e6;
 
-/// Share of the time of clients up to which readers pay a compaction's whole time, even if a core is idle.
+/// Share of the mean operation up to which readers pay a compaction's whole time, even if a core is idle.
 const LITTLE: f64 = 0.1;
 
 /// Returns what readers pay for each unit of a compaction's time, when runs beyond the first take this `share` of the
-/// time of clients and a compaction takes `taken` per unit of its own time from them.
+/// mean operation and a compaction takes `taken` per unit of its own time from clients.
 fn price(share: f64, taken: f64) -> f64 {
     let ratio = LITTLE / share.max(1e-3); // a share that is not a number counts as none
     bounded(ratio * ratio, taken, 1.0)
