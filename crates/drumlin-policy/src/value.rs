@@ -64,9 +64,9 @@ pub fn space_factor(files: impl Iterator<Item = ValueFileSizes>) -> f64 {
 const STOP_SHARE: f64 = 0.99;
 
 /// Returns the indices of the files to collect for the space target `target`, which is above 1. Those with the largest
-/// share of garbage come first.
+/// share of garbage come first. From the second one on, all together have at most `most_copied` referenced bytes.
 #[must_use]
-pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
+pub fn to_collect(files: &[ValueFileSizes], target: f64, most_copied: u64) -> Vec<usize> {
     if space_factor(files.iter().copied()) <= target {
         return Vec::new();
     }
@@ -78,12 +78,14 @@ pub fn to_collect(files: &[ValueFileSizes], target: f64) -> Vec<usize> {
     let sum = |part: fn(&ValueFileSizes) -> u64| files.iter().map(|file| part(file) as f64).sum::<f64>();
     let referenced = sum(|file| file.referenced.min(file.total));
     let mut above = sum(|file| file.total) - STOP_SHARE * target * referenced;
-    chosen.retain(|index| {
+    let mut copied = 0u64;
+    let chosen = chosen.into_iter().enumerate().take_while(|(number, index)| {
         let is_needed = above > 0.0;
         above -= files[*index].garbage_share() * files[*index].total as f64;
-        is_needed
+        copied = copied.saturating_add(files[*index].referenced);
+        is_needed && (*number == 0 || copied <= most_copied)
     });
-    chosen
+    chosen.map(|(_, index)| index).collect()
 }
 
 /// What the tables of a keyspace point to.
@@ -154,40 +156,33 @@ impl ValueSpace {
 
     /// Returns whether an `excess` is enough to start a compaction that costs `cost` bytes.
     fn pays(&self, excess: f64, cost: f64) -> bool {
-        excess > 0.0 && excess >= f64::max(self.least_excess(), cost)
+        excess > 0.0 && excess >= f64::max(self.total / LEAST_EXCESS, cost)
     }
 
-    /// Returns the least excess for which a compaction starts, whatever it costs.
+    /// Returns the compaction to start for the space target `target`, if one pays. With `may_merge` unset it is no
+    /// merge.
     #[must_use]
-    pub fn least_excess(&self) -> f64 {
-        self.total / LEAST_EXCESS
-    }
-
-    /// Returns the compaction to start for the space target `target`, if one pays. `stuck` is the excess that the last
-    /// one could not remove. It does not count.
-    #[must_use]
-    pub fn next_step(&self, target: f64, stuck: SpaceExcess) -> Option<CollectionStep> {
+    pub fn next_step(&self, target: f64, may_merge: bool) -> Option<CollectionStep> {
         let excess = self.excess(target);
-        let (known, possible) = (excess.known - stuck.known, excess.possible() - stuck.possible());
-        if self.runs <= 1 {
-            return self.pays(known, 0.0).then_some(CollectionStep::Rewrite);
+        if self.runs <= 1 || !may_merge {
+            return self.pays(excess.known, 0.0).then_some(CollectionStep::Rewrite);
         }
-        let is_due =
-            self.pays(known, self.table_bytes / MOST_REWRITTEN) || self.pays(possible, self.table_bytes);
+        let is_due = self.pays(excess.known, self.table_bytes / MOST_REWRITTEN)
+            || self.pays(excess.possible(), self.table_bytes);
         is_due.then_some(CollectionStep::Merge)
     }
 
-    /// Returns whether a rewrite of `bytes` bytes of tables pays, with `stuck` as in [`ValueSpace::next_step`].
+    /// Returns whether a rewrite of `bytes` bytes of tables pays.
     #[must_use]
-    pub fn rewrite_pays(&self, target: f64, stuck: SpaceExcess, bytes: f64) -> bool {
-        self.pays(self.excess(target).known - stuck.known, bytes / MOST_REWRITTEN)
+    pub fn rewrite_pays(&self, target: f64, bytes: f64) -> bool {
+        self.pays(self.excess(target).known, bytes / MOST_REWRITTEN)
     }
 
     /// Returns whether collection goes before other compactions: values may take more than S + (S - 1)/2 times the
-    /// referenced bytes, for the target S, besides what is `stuck`.
+    /// referenced bytes, for the target S.
     #[must_use]
-    pub fn is_pressing(&self, target: f64, stuck: SpaceExcess) -> bool {
-        self.excess(target).possible() - stuck.possible() > (target - 1.0) / 2.0 * self.referenced
+    pub fn is_pressing(&self, target: f64) -> bool {
+        self.excess(target).possible() > (target - 1.0) / 2.0 * self.referenced
     }
 }
 
@@ -195,6 +190,7 @@ impl ValueSpace {
 mod tests {
     use super::*;
     use crate::random::SplitMix;
+    use alloc::vec;
 
     fn file(total: u64, referenced: u64) -> ValueFileSizes {
         ValueFileSizes { total, referenced }
@@ -204,11 +200,13 @@ mod tests {
     fn files_are_collected_only_above_the_target() {
         let files = [file(100, 100), file(100, 60), file(100, 90)];
         assert!((space_factor(files.iter().copied()) - 1.2).abs() < 1e-12);
-        assert_eq!(to_collect(&files, 1.5), []);
-        assert_eq!(to_collect(&files, 1.1), [1], "with it the factor is 1.04");
-        assert_eq!(to_collect(&files, 1.01), [1, 2]);
+        assert_eq!(to_collect(&files, 1.5, u64::MAX), []);
+        assert_eq!(to_collect(&files, 1.1, u64::MAX), [1], "with it the factor is 1.04");
+        assert_eq!(to_collect(&files, 1.01, u64::MAX), [1, 2]);
+        assert_eq!((to_collect(&files, 1.01, 150), to_collect(&files, 1.01, 149)), (vec![1, 2], vec![1]));
+        assert_eq!(to_collect(&files, 1.01, 0), [1], "at least one");
         assert_eq!(space_factor([].into_iter()), 1.0);
-        assert_eq!(to_collect(&[file(0, 0)], 1.1), []);
+        assert_eq!(to_collect(&[file(0, 0)], 1.1, u64::MAX), []);
         // More references than records, as tables that share entries may report: no garbage.
         assert_eq!(file(100, 150).garbage_share(), 0.0);
     }
@@ -218,23 +216,21 @@ mod tests {
         // Five flushes of 100 bytes that may all supersede the same values.
         let flushes =
             ValueSpace { total: 600.0, referenced: 600.0, largest_run: 200.0, runs: 5, table_bytes: 20.0 };
-        let (nothing, all) = (SpaceExcess::default(), SpaceExcess { known: 0.0, hidden: 300.0 });
-        assert_eq!(flushes.excess(1.5), all);
-        assert_eq!(flushes.next_step(1.5, nothing), Some(CollectionStep::Merge));
-        assert_eq!(flushes.next_step(1.5, all), None, "the last one could not remove them");
+        assert_eq!(flushes.excess(1.5), SpaceExcess { known: 0.0, hidden: 300.0 });
+        assert_eq!(flushes.next_step(1.5, true), Some(CollectionStep::Merge));
+        assert_eq!(flushes.next_step(1.5, false), None, "nothing came since the last merge");
         let costly = ValueSpace { table_bytes: 400.0, ..flushes };
-        assert_eq!(costly.next_step(1.5, nothing), None, "more would be rewritten than can be freed");
+        assert_eq!(costly.next_step(1.5, true), None, "more would be rewritten than can be freed");
         // They did.
         let merged = ValueSpace { referenced: 200.0, runs: 1, ..flushes };
-        assert_eq!(merged.next_step(1.5, nothing), Some(CollectionStep::Rewrite));
+        assert_eq!(merged.next_step(1.5, true), Some(CollectionStep::Rewrite));
         assert_eq!(merged.excess(1.5), SpaceExcess { known: 300.0, hidden: 0.0 });
-        assert!(merged.rewrite_pays(1.5, nothing, 1200.0) && !merged.rewrite_pays(1.5, nothing, 1201.0));
-        assert!(merged.is_pressing(1.5, nothing) && !merged.is_pressing(1.5, all));
-        assert!(!ValueSpace { total: 349.0, ..merged }.is_pressing(1.5, nothing));
+        assert!(merged.rewrite_pays(1.5, 1200.0) && !merged.rewrite_pays(1.5, 1201.0));
+        assert!(merged.is_pressing(1.5) && !ValueSpace { total: 349.0, ..merged }.is_pressing(1.5));
         assert_eq!((flushes.factors(), merged.factors()), ([1.0, 3.0], [3.0, 3.0]));
         let little = ValueSpace { total: 304.0, ..merged };
-        assert_eq!(little.next_step(1.5, nothing), None, "less than 1/64 is above it");
-        assert_eq!(ValueSpace::default().next_step(1.5, nothing), None);
+        assert_eq!(little.next_step(1.5, true), None, "less than 1/64 is above it");
+        assert_eq!(ValueSpace::default().next_step(1.5, true), None);
     }
 
     /// Above the target there is a file to collect, and copying it costs at most 1 / (target - 1) per freed byte.
@@ -249,7 +245,7 @@ mod tests {
                 })
                 .collect();
             let target = 1.05 + random.below(900) as f64 / 100.0;
-            let chosen = to_collect(&files, target);
+            let chosen = to_collect(&files, target, u64::MAX);
             assert_eq!(
                 chosen.is_empty(),
                 space_factor(files.iter().copied()) <= target,

@@ -86,7 +86,8 @@
 //! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |
 //! | BlobDB: `enable_blob_files`, `min_blob_size` | option `value_threshold`; value files end in `.val` |
 //! | `blob_compression_type` | option `compression` |
-//! | `blob_garbage_collection_age_cutoff`, `blob_garbage_collection_force_threshold` | option `value_space_target`, which goes by garbage instead of age, and starts compactions |
+//! | `blob_garbage_collection_age_cutoff` | option `value_space_target`, which goes by garbage instead of age |
+//! | `blob_garbage_collection_force_threshold` | option `value_space_target`: compactions start for it |
 //! | blob cache | not supported yet |
 //! | TransactionDB, SST ingestion, backup engine | not supported yet |
 //!

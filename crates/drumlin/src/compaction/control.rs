@@ -448,6 +448,10 @@ impl Control {
             explain::ended(&mut self.decisions, now, &state.name(), &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
             self.keyspaces[index].call_policy_soon();
+            let is_done = result == PlanResult::Done;
+            if self.keyspaces[index].collection.ended(ticket.ticket, is_done) && !is_done {
+                self.keyspaces[index].back_off_failed(now);
+            }
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
                 manual.stage = Stage::Ended;
                 self.manual_ended = true;

@@ -269,10 +269,13 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &Schedu
     if !keyspace.flushed_since_call && keyspace.flight.is_fed(settings, weights) {
         return false;
     }
+    // A compaction for value files starts as soon as nothing is in flight, if it is urgent.
+    if keyspace.collection.is_waiting() {
+        return false;
+    }
     (keyspace.due, keyspace.flushed_since_call) = (false, false);
-    // A manual compaction waits until nothing runs, and so does one for value files if it is urgent. While one waits,
-    // the policy is not called.
-    keyspace.waiting_manual().is_none() && !keyspace.collection.is_waiting()
+    // A manual compaction waits until nothing runs. While one waits, the policy is not called.
+    keyspace.waiting_manual().is_none()
 }
 
 /// Returns the limits that the policy of `keyspace` is given.

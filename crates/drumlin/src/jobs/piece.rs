@@ -164,11 +164,13 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let target = keyspace.options.load().value_space_target;
+        // What a compaction for value files copies was limited when they were chosen.
+        let most_copied = if collected.is_some() { u64::MAX } else { store.most_copied() };
         let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
             files.iter().filter(|id| values.contains_key(id)).copied().collect()
         };
         spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, target), chosen);
-        spec.values.most_copied = store.most_copied();
+        spec.values.most_copied = most_copied;
     }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;

@@ -122,6 +122,7 @@ impl Store {
             file_bytes: self.most_file_bytes(),
             mode: self.sizes.mode,
             room: self.space_for_compactions(),
+            most_copied: self.share_of_disk(FILE_SHARE),
             reclaims: !self.files.obsolete.all_tried(),
             is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),

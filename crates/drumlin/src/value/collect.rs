@@ -23,7 +23,7 @@ pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)
     loads.into_iter().collect()
 }
 
-/// Returns what the tables of `tree` point to. `files` are the sizes of its value files.
+/// Returns what the tables of `tree` point to in `files`.
 pub(crate) fn value_space(tree: &Tree, files: &[(ValueFileId, ValueFileSizes)]) -> ValueSpace {
     let mut space =
         ValueSpace { table_bytes: tree.bytes() as f64, runs: tree.runs(), ..ValueSpace::default() };
@@ -31,19 +31,25 @@ pub(crate) fn value_space(tree: &Tree, files: &[(ValueFileId, ValueFileSizes)]) 
         space.total += file.total as f64;
         space.referenced += file.referenced.min(file.total) as f64;
     }
+    let ids: BTreeSet<ValueFileId> = files.iter().map(|(id, _)| *id).collect();
     for run in tree.levels.iter().flat_map(|level| &level.runs) {
         let mut tables = BTreeSet::new();
         let of_run = run.files.iter().filter(|file| tables.insert(file.id()));
-        let bytes: u64 = of_run.flat_map(|file| file.values.iter()).map(|used| used.bytes).sum();
-        space.largest_run = space.largest_run.max(bytes as f64);
+        let uses = of_run.flat_map(|file| file.values.iter()).filter(|used| ids.contains(&used.file.id()));
+        space.largest_run = space.largest_run.max(uses.map(|used| used.bytes).sum::<u64>() as f64);
     }
     space
 }
 
-/// Returns the value files to collect of `files`, those of one tree, for the space target `target`.
-pub(crate) fn chosen_files(files: &[(ValueFileId, ValueFileSizes)], target: f64) -> BTreeSet<ValueFileId> {
+/// Returns the files to collect of `files`, those of one tree, and their sizes, for the space target `target`. Their
+/// referenced bytes are limited to `most_copied`.
+pub(crate) fn chosen_files(
+    files: &[(ValueFileId, ValueFileSizes)],
+    target: f64,
+    most_copied: u64,
+) -> BTreeMap<ValueFileId, ValueFileSizes> {
     let sizes: Vec<ValueFileSizes> = files.iter().map(|(_, sizes)| *sizes).collect();
-    to_collect(&sizes, target).into_iter().map(|index| files[index].0).collect()
+    to_collect(&sizes, target, most_copied).into_iter().map(|index| files[index]).collect()
 }
 
 /// Returns which of the value files `inputs` a compaction of `tree` collects.
@@ -51,6 +57,6 @@ pub(crate) fn files_to_collect(tree: &Tree, inputs: &ValueFileHandles, target: f
     if inputs.is_empty() {
         return BTreeSet::new();
     }
-    let collected = chosen_files(&value_file_sizes(tree), target).into_iter();
+    let collected = chosen_files(&value_file_sizes(tree), target, u64::MAX).into_keys();
     collected.filter(|id| inputs.contains_key(id)).collect()
 }

@@ -1,6 +1,6 @@
 //! How decisions of a policy and manual compactions become tickets.
 
-use super::values::CollectionPlan;
+use super::values::{CollectionPlan, CollectionRoom};
 use crate::base::decisions::DecisionLog;
 use crate::base::error::{Error, ErrorKind};
 use crate::compaction::control::{KeyspaceControl, Stage};
@@ -28,6 +28,8 @@ pub(crate) struct SchedulerInputs {
     pub(crate) mode: Concurrency,
     /// Disk space in bytes that compactions may write, including running ones.
     pub(crate) room: u64,
+    /// Largest number of bytes of values that one compaction may copy.
+    pub(crate) most_copied: u64,
     /// Whether files wait to be removed, so that there will be more room.
     pub(crate) reclaims: bool,
     /// Whether flushes or the log find no disk space.
@@ -145,13 +147,15 @@ impl PlanAdmitter<'_> {
         if keyspace.waiting_manual().is_some() {
             return;
         }
-        let SchedulerInputs { now, is_full, .. } = *self.inputs;
-        let Some(CollectionPlan { plan, excess, files }) = keyspace.next_collection(now, is_full) else {
+        let SchedulerInputs { now, is_full, room, most_copied, .. } = *self.inputs;
+        let disk = CollectionRoom { is_full, room, most_copied };
+        let Some(CollectionPlan { plan, files, merges }) = keyspace.next_collection(now, disk) else {
             return;
         };
         match self.admit(keyspace, &plan, None) {
-            Ok(ticket) => keyspace.collection.started(ticket, excess, files),
-            Err(_) => keyspace.collection.refused(excess),
+            Ok(ticket) => keyspace.collection.started(ticket, files, merges),
+            // With nothing in flight, only a damaged table can make the plan illegal.
+            Err(_) => keyspace.back_off_failed(now),
         }
     }
 

@@ -270,7 +270,9 @@ fn runs_that_stay(scene: &ScoreScene<'_>) -> Met {
     let Met { mut runs, mut cost } = scene.met();
     for ticket in scene.input.tickets {
         let left = 1.0 - ticket.bytes_done as f64 / ticket.bytes.max(1) as f64;
-        let removed = removed_by(ticket).unwrap_or(0.0) * left;
+        // Other compactions than those of this policy do not say how many runs they remove.
+        let removed =
+            removed_by(ticket).map_or_else(|| scene.removed_by_other(ticket.ticket), |all| all * left);
         runs -= removed;
         cost -= scene.relief_of(ticket.ticket, removed);
     }

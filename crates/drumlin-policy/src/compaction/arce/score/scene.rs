@@ -3,6 +3,7 @@
 use crate::compaction::arce::candidates::cover::CoverScale;
 use crate::compaction::arce::candidates::line::{AgeLine, Samples};
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};
+use crate::compaction::arce::measure::prices::Prices;
 use crate::compaction::arce::score::formula::{Choice, Need, Tuple};
 use drumlin_types::Ticket;
 use drumlin_types::contract::PolicyInput;
@@ -52,6 +53,12 @@ impl ScoreScene<'_> {
             return removed;
         }
         self.line.relief_of(ticket, self.input.tree, &self.samples, &self.scale)
+    }
+
+    /// Returns the covered runs that the rest of a running compaction removes, which another than this policy started.
+    pub(crate) fn removed_by_other(&self, ticket: Ticket) -> f64 {
+        let uniform = self.scale.priced(Prices::UNIFORM);
+        self.line.relief_of(ticket, self.input.tree, &self.samples, &uniform).max(0.0)
     }
 
     /// Returns the covered runs above which writers are slowed; infinite for never.

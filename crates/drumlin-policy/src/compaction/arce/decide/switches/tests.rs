@@ -164,18 +164,23 @@ fn nothing_comes_between_without_its_switch() {
 /// Readers do not pay twice for the removal of a run: none remains that the running compaction does not remove.
 #[test]
 fn what_a_running_compaction_removes_is_paid_for() {
-    let explained = |tuple: &str| {
+    let explained = |tuple: &str, reason: Option<&str>| {
         let mut world = world(&PAPER);
         let mut policy = arce(&std::format!("{tuple},no-first,no-between"));
-        let plan = world.decide(&mut *policy, 0).plans.pop().expect("a compaction");
+        let mut plan = world.decide(&mut *policy, 0).plans.pop().expect("a compaction");
+        plan.reason = reason.map_or(plan.reason, Into::into);
         world.admit(&plan, 8).unwrap();
         counted(&mut world, [10_000, 10_000_000, 10_000]);
         world.decide(&mut *policy, 0);
         policy.explain()
     };
     let nothing = "; readers have paid for 0.00 us of compaction";
-    assert!(explained("50/none/2/none").contains(nothing), "all runs: {}", explained("50/none/2/none"));
-    assert!(!explained("50/none/2/1").contains(nothing), "the newest runs: {}", explained("50/none/2/1"));
+    for reason in [None, Some("manual compaction")] {
+        let all = explained("50/none/2/none", reason);
+        assert!(all.contains(nothing), "all runs: {all}");
+        let newest = explained("50/none/2/1", reason);
+        assert!(!newest.contains(nothing), "the newest runs: {newest}");
+    }
 }
 
 #[test]
