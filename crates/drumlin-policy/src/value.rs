@@ -40,13 +40,16 @@ pub struct ValueFileSizes {
 }
 
 impl ValueFileSizes {
+    /// Returns the bytes of garbage.
+    #[must_use]
+    pub fn garbage(&self) -> u64 {
+        self.total.saturating_sub(self.referenced)
+    }
+
     /// Returns the share of garbage, within 0 and 1.
     #[must_use]
     pub fn garbage_share(&self) -> f64 {
-        if self.total == 0 {
-            return 0.0;
-        }
-        self.total.saturating_sub(self.referenced) as f64 / self.total as f64
+        self.garbage() as f64 / self.total.max(1) as f64
     }
 }
 
@@ -81,7 +84,7 @@ pub fn to_collect(files: &[ValueFileSizes], target: f64, most_copied: u64) -> Ve
     let mut copied = 0u64;
     let chosen = chosen.into_iter().enumerate().take_while(|(number, index)| {
         let is_needed = above > 0.0;
-        above -= files[*index].garbage_share() * files[*index].total as f64;
+        above -= files[*index].garbage() as f64;
         copied = copied.saturating_add(files[*index].referenced);
         is_needed && (*number == 0 || copied <= most_copied)
     });
@@ -114,7 +117,9 @@ pub enum CollectionStep {
 
 /// A compaction starts only if the excess is at least this fraction, as a divisor, of all record bytes.
 const LEAST_EXCESS: f64 = 64.0;
-/// Most bytes of tables that are rewritten for each byte of known excess.
+/// Fraction of all records, as a divisor, that one compaction may copy.
+const COPIED_SHARE: f64 = 16.0;
+/// Most bytes of tables that are rewritten for each byte of known excess that is freed.
 const MOST_REWRITTEN: f64 = 4.0;
 
 /// Bytes of value files above the space target.
@@ -172,10 +177,18 @@ impl ValueSpace {
         is_due.then_some(CollectionStep::Merge)
     }
 
-    /// Returns whether a rewrite of `bytes` bytes of tables pays.
+    /// Returns whether a rewrite of `bytes` bytes of tables pays that frees `garbage` bytes.
     #[must_use]
-    pub fn rewrite_pays(&self, target: f64, bytes: f64) -> bool {
-        self.pays(self.excess(target).known, bytes / MOST_REWRITTEN)
+    pub fn rewrite_pays(&self, target: f64, garbage: f64, bytes: f64) -> bool {
+        let known = self.excess(target).known;
+        self.pays(known, 0.0) && garbage.min(known) >= bytes / MOST_REWRITTEN
+    }
+
+    /// Returns the bytes that one compaction may copy: a share of all records, or as much as a rewrite of all tables
+    /// needs to pay. Copies of c bytes free at least (S - 1) c bytes.
+    #[must_use]
+    pub fn copy_limit(&self, target: f64) -> u64 {
+        f64::max(self.total / COPIED_SHARE, self.table_bytes / (MOST_REWRITTEN * (target - 1.0))) as u64
     }
 
     /// Returns whether collection goes before other compactions: values may take more than S + (S - 1)/2 times the
@@ -225,7 +238,10 @@ mod tests {
         let merged = ValueSpace { referenced: 200.0, runs: 1, ..flushes };
         assert_eq!(merged.next_step(1.5, true), Some(CollectionStep::Rewrite));
         assert_eq!(merged.excess(1.5), SpaceExcess { known: 300.0, hidden: 0.0 });
-        assert!(merged.rewrite_pays(1.5, 1200.0) && !merged.rewrite_pays(1.5, 1201.0));
+        assert!(merged.rewrite_pays(1.5, 400.0, 1200.0) && !merged.rewrite_pays(1.5, 400.0, 1201.0));
+        assert!(merged.rewrite_pays(1.5, 100.0, 400.0) && !merged.rewrite_pays(1.5, 100.0, 401.0));
+        let large = ValueSpace { table_bytes: 400.0, ..merged };
+        assert_eq!((merged.copy_limit(1.5), large.copy_limit(1.5)), (37, 200));
         assert!(merged.is_pressing(1.5) && !ValueSpace { total: 349.0, ..merged }.is_pressing(1.5));
         assert_eq!((flushes.factors(), merged.factors()), ([1.0, 3.0], [3.0, 3.0]));
         let little = ValueSpace { total: 304.0, ..merged };

@@ -549,7 +549,7 @@ fn what_cannot_be_collected_is_left_alone() {
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
     let compactions = db.metrics().compactions;
-    assert!(compactions < 12, "{compactions} compactions");
+    assert!(compactions < 14, "{compactions} compactions: three tries, and what found the garbage");
     // A look without new garbage, and one with another target, which is another try.
     keys.put(b"new", b"small").expect("a put");
     db.flush().expect("flush");
@@ -558,7 +558,7 @@ fn what_cannot_be_collected_is_left_alone() {
     assert!(more <= compactions + 1, "{compactions} compactions, then {more}");
     keys.set_option("value_space_target", "1.2").expect("a live option");
     db.wait_idle().expect("idle");
-    assert!(db.metrics().compactions <= more + 4);
+    assert!(db.metrics().compactions <= more + 8);
     assert!(space_factor(&db) > 1.1, "the damaged records are still there");
     for number in (0..200u32).filter(|n| n % 5 != 0) {
         let expected = &truth[number.to_be_bytes().as_slice()];

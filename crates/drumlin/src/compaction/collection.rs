@@ -4,9 +4,9 @@
 //! scheduler makes the plan. One starts when nothing else is in flight in its keyspace. While value files take much
 //! more than their target, the policy is not called until it has started, as for a manual compaction.
 //!
-//! Invariant: no compaction is repeated without cause. A merge needs a flush since the last one. A file is *stuck* if a
-//! compaction was to collect it and no pointer to it has gone: damaged values, or tables that cannot be compacted, hold
-//! it. Stuck files do not count until a pointer goes. They get another try when the target changes, after a lack of
+//! Invariant: no compaction is repeated for ever without cause. A merge needs a flush since the last one that ended. A
+//! file is *stuck* if three compactions in a row were to collect it and no pointer to it has gone, as with damaged
+//! values. Stuck files do not count until a pointer goes. They get other tries when the target changes, after a lack of
 //! disk space, and in a reopened store.
 
 use drumlin_env::sync::Arc;
@@ -17,19 +17,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Referenced bytes of value files.
 pub(super) type Referenced = BTreeMap<ValueFileId, u64>;
 
+/// Number of compactions without effect after which a file is stuck.
+const MOST_TRIES: u32 = 3;
+/// First back-off after a refused or failed compaction, in microseconds. It doubles up to `LONGEST_PAUSE`.
+const FIRST_PAUSE: u64 = 1_000_000;
+const LONGEST_PAUSE: u64 = 60_000_000;
+
 /// Collection of the value files of one keyspace.
 #[derive(Default)]
 pub(crate) struct Collection {
     /// The compaction that was started last, until its end is noticed.
     started: Option<Started>,
-    /// Stuck files.
-    stuck: Referenced,
+    /// Files that compactions have tried to collect in vain: their referenced bytes, and the number of tries.
+    tries: BTreeMap<ValueFileId, (u64, u32)>,
     /// Largest sequence number in tables when the last merge was planned.
     merged_at: Option<Seq>,
     /// What the last look went by. Without a change, another look finds the same.
     seen: Option<Seen>,
     /// Whether a compaction should start as soon as nothing is in flight, before the policy is called.
     is_waiting: bool,
+    /// Largest sequence number in tables when a compaction was due, nothing was in flight and none could start.
+    futile_at: Option<Seq>,
+    /// Whether a compaction lacks disk space.
+    pub(super) lacks_room: bool,
+    /// Monotonic time in microseconds before which none starts, and the back-off that ends then.
+    pause: (u64, u64),
 }
 
 /// A compaction for value files.
@@ -87,7 +99,7 @@ impl Collection {
     pub(super) fn look(&mut self, seen: Seen) -> bool {
         let before = self.seen.replace(seen);
         if before.is_some_and(|before| before.target != seen.target || before.lacks_space) {
-            self.stuck.clear();
+            self.tries.clear();
         }
         before != Some(seen)
     }
@@ -108,10 +120,27 @@ impl Collection {
         (self.seen, self.is_waiting) = (None, false);
     }
 
-    /// Records the end of `ticket`, which was not withdrawn if `is_done`. Returns whether it was for value files.
-    pub(super) fn ended(&mut self, ticket: Ticket, is_done: bool) -> bool {
-        let own = self.started.as_mut().filter(|started| started.ticket == ticket);
-        own.map(|started| started.is_done = is_done).is_some()
+    /// Records at `now` the end of `ticket`, which was not withdrawn if `is_done`.
+    pub(super) fn ended(&mut self, ticket: Ticket, is_done: bool, now: u64) {
+        let Some(started) = self.started.as_mut().filter(|started| started.ticket == ticket) else { return };
+        started.is_done = is_done;
+        if is_done {
+            self.pause = (0, 0);
+        } else {
+            self.merged_at = None;
+            self.back_off(now);
+        }
+    }
+
+    /// Starts or doubles the back-off after a refused or failed compaction.
+    pub(super) fn back_off(&mut self, now: u64) {
+        let pause = (self.pause.1 * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.pause = (now.saturating_add(pause), pause);
+    }
+
+    /// Returns whether no compaction may start yet at `now`.
+    pub(super) fn is_backing_off(&self, now: u64) -> bool {
+        now < self.pause.0
     }
 
     /// Returns whether a merge may find more than the last one did. `flushed` is the largest sequence number in tables.
@@ -119,14 +148,27 @@ impl Collection {
         self.merged_at != Some(flushed)
     }
 
+    /// Records that a compaction was due with nothing in flight, and could not start.
+    pub(super) fn was_futile(&mut self, flushed: Seq) {
+        self.futile_at = Some(flushed);
+    }
+
+    /// Returns whether a compaction that is due can probably start once nothing is in flight.
+    pub(super) fn has_prospects(&self, flushed: Seq) -> bool {
+        self.futile_at != Some(flushed)
+    }
+
     /// Removes stuck files from `files`, whose referenced bytes `bytes` returns. If the last compaction has ended,
-    /// finds out which of its files are stuck.
+    /// counts its tries.
     pub(super) fn without_stuck<F>(&mut self, files: &mut Vec<(ValueFileId, F)>, bytes: impl Fn(&F) -> u64) {
-        let now: Referenced = files.iter().map(|(id, file)| (*id, bytes(file))).collect();
         let tried = self.started.take().filter(|started| started.is_done);
-        self.stuck.extend(tried.into_iter().flat_map(|started| started.referenced));
-        self.stuck.retain(|id, bytes| now.get(id).is_some_and(|now| now >= bytes));
-        files.retain(|(id, _)| !self.stuck.contains_key(id));
+        for (id, referenced) in tried.into_iter().flat_map(|started| started.referenced) {
+            let (least, tries) = self.tries.entry(id).or_insert((referenced, 0));
+            (*least, *tries) = (referenced.min(*least), *tries + 1);
+        }
+        let now: Referenced = files.iter().map(|(id, file)| (*id, bytes(file))).collect();
+        self.tries.retain(|id, (referenced, _)| now.get(id).is_some_and(|now| now >= referenced));
+        files.retain(|(id, _)| self.tries.get(id).is_none_or(|(_, tries)| *tries < MOST_TRIES));
     }
 }
 
@@ -145,20 +187,28 @@ mod tests {
         files.into_iter().map(|(id, _)| id.0).collect()
     }
 
+    /// Tries to collect `files`, which takes until nothing more is known of the ticket.
+    fn try_to_collect(collection: &mut Collection, files: &[(u64, u64)], is_done: bool) {
+        let files = files.iter().map(|(id, bytes)| (file(*id), *bytes)).collect();
+        collection.started(Ticket(1), files, None);
+        collection.ended(Ticket(1), is_done, 0);
+    }
+
     #[test]
     fn files_that_keep_their_pointers_are_stuck_until_one_goes() {
         let mut collection = Collection::default();
-        assert_eq!(left(&mut collection, &[(1, 50), (2, 60)]), [1, 2]);
-        collection.started(Ticket(1), [(file(1), 50), (file(2), 60)].into(), None);
-        assert!(collection.is_ticket(Ticket(1)) && !collection.is_ticket(Ticket(2)));
-        assert!(!collection.is_running(&Flight::default()));
-        assert!(!collection.ended(Ticket(9), true) && collection.ended(Ticket(1), true));
+        let both = [(1, 50), (2, 60)];
+        assert_eq!(left(&mut collection, &both), [1, 2]);
+        for _ in 1..MOST_TRIES {
+            try_to_collect(&mut collection, &both, true);
+            assert_eq!(left(&mut collection, &both), [1, 2]);
+        }
+        try_to_collect(&mut collection, &both, true);
         assert_eq!(left(&mut collection, &[(1, 50), (2, 5), (3, 70)]), [2, 3]);
         assert_eq!(left(&mut collection, &[(1, 50), (2, 5), (3, 70)]), [2, 3]);
         assert_eq!(left(&mut collection, &[(1, 49), (3, 70)]), [1, 3], "a pointer has gone");
-        // One that was withdrawn says nothing.
-        collection.started(Ticket(2), [(file(3), 70)].into(), None);
-        assert!(collection.ended(Ticket(2), false));
+        // Those that were withdrawn say nothing.
+        (0..9).for_each(|_| try_to_collect(&mut collection, &[(3, 70)], false));
         assert_eq!(left(&mut collection, &[(1, 49), (3, 70)]), [1, 3]);
     }
 
@@ -167,16 +217,36 @@ mod tests {
         let seen = Seen { view: 1, target: 1.5, is_idle: true, lacks_space: false };
         for change in [Seen { target: 1.2, ..seen }, Seen { lacks_space: true, ..seen }] {
             let mut collection = Collection::default();
-            assert!(
-                collection.look(seen) && !collection.look(seen) && collection.look(Seen { view: 2, ..seen })
-            );
-            collection.started(Ticket(1), [(file(1), 50)].into(), Some(7));
-            assert!(!collection.may_merge(7) && collection.may_merge(8));
-            collection.ended(Ticket(1), true);
+            let is_new = collection.look(seen);
+            assert!(is_new && !collection.look(seen) && collection.look(Seen { view: 2, ..seen }));
+            for _ in 0..MOST_TRIES {
+                try_to_collect(&mut collection, &[(1, 50)], true);
+                left(&mut collection, &[(1, 50)]);
+            }
             assert!(collection.look(seen));
             assert_eq!(left(&mut collection, &[(1, 50)]), []);
             assert!(collection.look(change) && collection.look(seen));
             assert_eq!(left(&mut collection, &[(1, 50)]), [1]);
         }
+    }
+
+    #[test]
+    fn failures_back_off_and_let_a_merge_try_again() {
+        let mut collection = Collection::default();
+        collection.started(Ticket(7), Referenced::new(), Some(9));
+        assert!(collection.is_ticket(Ticket(7)) && !collection.is_ticket(Ticket(8)));
+        assert!(!collection.is_running(&Flight::default()));
+        assert!(!collection.may_merge(9) && collection.may_merge(10));
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            collection.ended(Ticket(7), false, 5);
+            assert!(collection.may_merge(9));
+            let end = 5 + pause * 1_000_000;
+            assert!(collection.is_backing_off(end - 1) && !collection.is_backing_off(end));
+        }
+        collection.ended(Ticket(7), true, 5);
+        assert!(!collection.is_backing_off(5));
+        assert!(collection.has_prospects(9));
+        collection.was_futile(9);
+        assert!(!collection.has_prospects(9) && collection.has_prospects(10));
     }
 }

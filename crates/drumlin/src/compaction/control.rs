@@ -287,6 +287,13 @@ impl KeyspaceControl {
         self.call_policy_soon();
     }
 
+    /// Schedules another look at value files if a compaction for them lacked disk space. Returns whether it did.
+    pub(crate) fn look_for_room(&mut self) -> bool {
+        let lacked_room = std::mem::take(&mut self.collection.lacks_room);
+        self.due |= lacked_room;
+        lacked_room
+    }
+
     /// Schedules a policy call, without a pause after a call that changed nothing.
     pub(crate) fn call_policy_soon(&mut self) {
         (self.due, self.idle_back_off_until) = (true, 0);
@@ -448,10 +455,7 @@ impl Control {
             explain::ended(&mut self.decisions, now, &state.name(), &ticket, result);
             self.keyspaces[index].policy.observe(&outcome);
             self.keyspaces[index].call_policy_soon();
-            let is_done = result == PlanResult::Done;
-            if self.keyspaces[index].collection.ended(ticket.ticket, is_done) && !is_done {
-                self.keyspaces[index].back_off_failed(now);
-            }
+            self.keyspaces[index].collection.ended(ticket.ticket, result == PlanResult::Done, now);
             if let Some(manual) = self.keyspaces[index].begun_manual(ticket.ticket) {
                 manual.stage = Stage::Ended;
                 self.manual_ended = true;

@@ -254,7 +254,13 @@ impl Store {
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());
-        self.control.lock().shortage = None;
+        let mut control = self.control.lock();
+        control.shortage = None;
+        let looks: Vec<bool> = control.keyspaces.iter_mut().map(KeyspaceControl::look_for_room).collect();
+        drop(control);
+        if looks.contains(&true) {
+            self.background.wake();
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl PlanAdmitter<'_> {
         match self.admit(keyspace, &plan, None) {
             Ok(ticket) => keyspace.collection.started(ticket, files, merges),
             // With nothing in flight, only a damaged table can make the plan illegal.
-            Err(_) => keyspace.back_off_failed(now),
+            Err(_) => keyspace.collection.back_off(now),
         }
     }
 

@@ -98,6 +98,13 @@ impl Control {
             if keyspace.begun_manual(id.ticket).is_some() {
                 continue;
             }
+            // No part of a compaction for value files is urgent.
+            if keyspace.collection.is_ticket(id.ticket) {
+                let ended = keyspace.flight.withdraw_ready(id.ticket, NO_ROOM);
+                explain::withdrawn(decisions, inputs.now, &keyspace.state.name(), &ended, NO_ROOM);
+                keyspace.due = true;
+                return true;
+            }
             let settings = settings(inputs, &keyspace.state);
             let tree = keyspace.installed();
             let KeyspaceControl { design, fold_costs: costs, flight, .. } = keyspace;

@@ -3,17 +3,15 @@
 use crate::compaction::collection::Seen;
 use crate::compaction::control::KeyspaceControl;
 use crate::value::{chosen_files, value_file_sizes, value_space};
-use crate::version::{FileMeta, Run};
+use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::Arc;
-use drumlin_policy::value::{CollectionStep, ValueFileSizes};
+use drumlin_policy::value::{CollectionStep, ValueFileSizes, ValueSpace};
 use drumlin_types::contract::{FileView, Place, Plan, Take};
 use drumlin_types::{KeyRange, Seq, TableId, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that one compaction may copy, and the fraction of all record bytes, as a divisor, that it may copy if that is
-/// more.
+/// Bytes that one compaction may copy in any case.
 const MOST_COPIED: u64 = 256 << 20;
-const COPIED_SHARE: f64 = 16.0;
 
 /// Disk space for compactions for value files.
 #[derive(Clone, Copy)]
@@ -49,77 +47,109 @@ impl KeyspaceControl {
         }
         self.collection.wait(false);
         // Copies need disk space before they free any.
-        if lacks_space || self.failure_back_off_until > now {
+        if lacks_space || self.collection.is_backing_off(now) {
             self.collection.forget_look();
             return None;
         }
         let mut files = value_file_sizes(&view.tree);
+        if files.is_empty() {
+            return None;
+        }
         self.collection.without_stuck(&mut files, |file| file.referenced);
+        let held = self.held_by_damaged_tables(&view.tree);
+        files.retain(|(id, _)| !held.contains(id));
         let space = value_space(&view.tree, &files);
         let may_merge = self.damaged.is_empty() && self.collection.may_merge(self.flushed_seq);
         let step = space.next_step(target, may_merge)?;
         if !is_idle {
-            // The policy is needed where runs slow the writers.
-            self.collection.wait(space.is_pressing(target) && !self.slows_writers());
+            // The policy is needed where runs slow the writers, and where disk space is short.
+            let may_wait = !self.slows_writers() && view.tree.bytes() <= disk.room;
+            let has_prospects = self.collection.has_prospects(self.flushed_seq);
+            self.collection.wait(may_wait && has_prospects && space.is_pressing(target));
             return None;
         }
-        let most = MOST_COPIED.max((space.total / COPIED_SHARE) as u64).min(disk.most_copied);
-        let chosen = chosen_files(&files, target, most);
-        let files_text = format!("{} of {} files", chosen.len(), files.len());
+        let plan = self.collection_plan(step, &view.tree, &files, &space, disk);
+        if plan.is_none() {
+            self.collection.was_futile(self.flushed_seq);
+        }
+        plan
+    }
+
+    /// Returns the value files that damaged tables point to. They cannot be collected.
+    fn held_by_damaged_tables(&self, tree: &Tree) -> BTreeSet<ValueFileId> {
+        let damaged = tree.files().filter(|(_, _, file)| self.damaged.contains_key(&file.id()));
+        damaged.flat_map(|(_, _, file)| file.values.iter()).map(|used| used.file.id()).collect()
+    }
+
+    /// Returns the compaction for `step`, if it pays and there is room for it.
+    fn collection_plan(
+        &mut self,
+        step: CollectionStep,
+        tree: &Tree,
+        files: &[(ValueFileId, ValueFileSizes)],
+        space: &ValueSpace,
+        disk: CollectionRoom,
+    ) -> Option<CollectionPlan> {
+        let target = self.state.options.load().value_space_target;
+        let most = space.copy_limit(target).max(MOST_COPIED).min(disk.most_copied);
+        let mut chosen = chosen_files(files, target, most);
         let [factor, possible] = space.factors();
-        let reason = |does: &str| {
+        let reason = |does: &str, chosen: usize| {
             format!(
-                "value files: space factor {factor:.2}, possibly {possible:.2}, target {target}: {does} {files_text}"
+                "value files: space factor {factor:.2}, possibly {possible:.2}, target {target}: {does} {chosen} of {} \
+                 files",
+                files.len()
             )
         };
         let (plan, bytes, merges) = match step {
             CollectionStep::Merge => {
                 let does = "merges all tables to find garbage, and collects";
-                let plan = self.full_plan(&KeyRange::all(), reason(does))?;
-                (plan, view.tree.bytes(), Some(self.flushed_seq))
+                let plan = self.full_plan(&KeyRange::all(), reason(does, chosen.len()))?;
+                (plan, tree.bytes(), Some(self.flushed_seq))
             }
             CollectionStep::Rewrite => {
-                let (plan, bytes) = self.rewrite_plan(&chosen, reason("rewrites tables to collect"))?;
-                (space.rewrite_pays(target, bytes as f64).then_some(plan)?, bytes, None)
+                let (mut plan, bytes) = self.rewrite_plan(tree, &mut chosen)?;
+                plan.reason = reason("rewrites tables to collect", chosen.len());
+                let garbage = chosen.values().map(|file| file.garbage()).sum::<u64>();
+                (space.rewrite_pays(target, garbage as f64, bytes as f64).then_some(plan)?, bytes, None)
             }
         };
         let copied: u64 = chosen.values().map(|file| file.referenced).sum();
-        if bytes.saturating_add(copied) > disk.room {
+        self.collection.lacks_room = bytes.saturating_add(copied) > disk.room;
+        if self.collection.lacks_room {
             self.collection.forget_look();
             return None;
         }
-        // A trivial move out of level 0 copies nothing.
-        let is_move = plan.place == Place::NewRun && step == CollectionStep::Rewrite;
-        let files = chosen.into_iter().filter(|_| !is_move).map(|(id, file)| (id, file.referenced)).collect();
+        let files = chosen.into_iter().map(|(id, file)| (id, file.referenced)).collect();
         Some(CollectionPlan { plan, files, merges })
     }
 
     /// Returns the plan that rewrites the tables of one run that point to `files`, and their bytes. It is the run with
-    /// most such tables.
+    /// most such tables. Only the files that these tables point to remain in `files`.
     fn rewrite_plan(
         &self,
-        files: &BTreeMap<ValueFileId, ValueFileSizes>,
-        reason: String,
+        tree: &Tree,
+        files: &mut BTreeMap<ValueFileId, ValueFileSizes>,
     ) -> Option<(Plan, u64)> {
-        let tree = self.state.view().tree.clone();
-        let points_to = |(_, _, file): &(u8, &Arc<Run>, &Arc<FileMeta>)| {
-            file.values.iter().any(|used| files.contains_key(&used.file.id()))
-        };
+        let points_to =
+            |file: &Arc<FileMeta>| file.values.iter().any(|used| files.contains_key(&used.file.id()));
         let tables: BTreeSet<TableId> =
-            tree.files().filter(points_to).map(|(_, _, file)| file.id()).collect();
+            tree.files().filter(|(_, _, file)| points_to(file)).map(|(_, _, file)| file.id()).collect();
         let installed = self.installed();
         let is_taken = |file: &&FileView| tables.contains(&file.table) && file.is_takeable();
-        let runs = installed
-            .levels
-            .iter()
-            .enumerate()
-            .flat_map(|(level, view)| view.runs.iter().map(move |run| (level, run)));
+        let levels = installed.levels.iter().enumerate();
+        let runs = levels.flat_map(|(level, view)| view.runs.iter().map(move |run| (level, run)));
         let (level, run) = runs.max_by_key(|(_, run)| run.files.iter().filter(is_taken).count())?;
-        let taken = || run.files.iter().filter(is_taken);
-        let bytes = taken().map(|file| file.bytes).sum();
+        let taken: Vec<&FileView> = run.files.iter().filter(is_taken).collect();
+        let bytes = taken.iter().map(|file| file.bytes).sum();
         let take: Vec<Take> =
-            taken().map(|file| Take { table: file.table, range: file.bounds.clone() }).collect();
-        let mut plan = Plan::new(take, level.max(1) as u8, reason);
+            taken.iter().map(|file| Take { table: file.table, range: file.bounds.clone() }).collect();
+        let taken: BTreeSet<TableId> = take.iter().map(|take| take.table).collect();
+        let of_tables = tree.files().filter(|(_, _, file)| taken.contains(&file.id()));
+        let reached: BTreeSet<ValueFileId> =
+            of_tables.flat_map(|(_, _, file)| file.values.iter()).map(|used| used.file.id()).collect();
+        files.retain(|id, _| reached.contains(id));
+        let mut plan = Plan::new(take, level.max(1) as u8, String::new());
         if level > 0 {
             plan.place = Place::Run(run.id);
         }
