@@ -256,9 +256,10 @@ impl Store {
         self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());
         let mut control = self.control.lock();
         control.shortage = None;
-        let looks: Vec<bool> = control.keyspaces.iter_mut().map(KeyspaceControl::look_for_room).collect();
+        let keyspaces = control.keyspaces.iter_mut();
+        let looks = keyspaces.fold(false, |looks, keyspace| keyspace.look_for_room() | looks);
         drop(control);
-        if looks.contains(&true) {
+        if looks {
             self.background.wake();
         }
     }
