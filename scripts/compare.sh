@@ -53,9 +53,10 @@ row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --en
 row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
 # Values in value files and in blob files.
 blobs=drumlin,rocksdb-tuned,rocksdb-blob,rocksdb-blob-forced
-row blob-4k values --scale 1/64 --set value_threshold=1KiB --engines "$blobs"
-row blob-16k values --scale 1/64 --value-size 16384 --set value_threshold=1KiB --engines "$blobs"
-row blob-64k values --scale 1/64 --value-size 65536 --set value_threshold=1KiB --engines "$blobs"
+blob="values --scale 1/64 --memory 3GiB --memtable 64MiB --set value_threshold=1KiB --engines $blobs"
+row blob-4k $blob
+row blob-16k $blob --value-size 16384
+row blob-64k $blob --value-size 65536
 row open micro open --num 1000000 --engines "$pair"
 # How writes and lookups scale with threads, on a machine with 16 cores.
 if [ "$(nproc)" -eq 16 ]; then
