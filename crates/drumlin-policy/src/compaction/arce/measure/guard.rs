@@ -20,10 +20,10 @@
 //! time of an idle core, writes to the disk and cold blocks in the cache outweigh what they gain.
 //!
 //! What readers have lost is summed up over all operations, as the compaction time that it pays for, up to that of
-//! compacting the whole tree. Runs that a running compaction will remove no longer count. Each
-//! compaction spends its time, a must as much of it as there is; a compaction that is withdrawn gets nothing back.
-//! Without this, a small flush in a load of lookups, which may be its last act, would start a compaction of the whole
-//! tree at once. A new policy begins with a full account.
+//! compacting the whole tree. Runs that a running compaction will remove no longer count. Each compaction spends its
+//! time, a must as much of it as there is; a compaction that is withdrawn gets nothing back. Without this, a small
+//! flush in a load of lookups, which may be its last act, would start a compaction of the whole tree at once. A new
+//! policy begins with a full account.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use alloc::vec::Vec;
