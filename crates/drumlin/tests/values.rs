@@ -529,6 +529,38 @@ fn value_files_are_collected_after_a_busy_phase() {
     }
 }
 
+/// Without disk space for copies none is made, and nothing waits for ever. Once there is space, values take no more
+/// than their target.
+#[test]
+fn value_files_are_collected_once_there_is_room() {
+    let mem = MemEnv::new(14);
+    let db = open(&mem);
+    let options = [("value_threshold", "100B"), ("file_bytes", "64KiB"), ("value_space_target", "1.2")];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..200, 1);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    // Less than is in use, for as long as garbage comes.
+    db.set_option("disk_budget", "1MiB").expect("a live option");
+    for round in 2..5 {
+        (0..200).filter(|n| n % 4 != round % 4).for_each(|n| {
+            let value = value(n, round, &mut Random::new(u64::from(round), "values"));
+            if keys.put(n.to_be_bytes(), &value).is_ok() {
+                truth.insert(n.to_be_bytes().to_vec(), value);
+            }
+        });
+        _ = db.flush();
+        _ = db.wait_idle();
+    }
+    db.set_option("disk_budget", "0").expect("a live option");
+    fill(&keys, &mut truth, 0..200, 9);
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    check(&keys, &truth);
+    assert!(space_factor(&db) < 1.2 * (1.0 + 1.0 / 32.0), "{}", space_factor(&db));
+}
+
 /// A value that cannot be read keeps its file, and compactions do not try for ever to collect it.
 #[test]
 fn what_cannot_be_collected_is_left_alone() {
