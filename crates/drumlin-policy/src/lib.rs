@@ -4,6 +4,7 @@
 //! - [`budget`]: the CPU budget of policy searches.
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
 //! - [`filter`]: how many filter bits each table gets.
+//! - [`growth`]: the schedules of the growth policies, for simulators.
 //! - [`pace`]: the write rate limit.
 //! - [`schedule`]: when plans run, and in what order their outputs are installed.
 //! - [`share`]: how much of a file lies in a part of its bounds.
@@ -28,6 +29,7 @@ pub mod budget;
 pub mod compaction;
 mod digits;
 pub mod filter;
+pub mod growth;
 pub mod pace;
 mod random;
 mod real;

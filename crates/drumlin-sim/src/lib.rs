@@ -4,6 +4,7 @@
 //!   and waiting.
 //! - [`desk`]: one decision over many runs, to measure its cost. [`crowd`]: one admission over many files.
 //! - [`mod@unit`]: equal flushes and instant compactions, for exact figures.
+//! - [`mod@trade_off`]: what growth schemes write and how many runs they keep, without a tree.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing operation mixes in virtual time. It uses `waits` (of writers), `foresight` (policy
 //!   predictions), `space` (of tables) and `neighbours` (busy files that compactions wait for).
@@ -25,10 +26,12 @@ mod neighbours;
 pub mod phases;
 pub mod pipeline;
 mod space;
+pub mod trade_off;
 pub mod unit;
 mod waits;
 pub mod world;
 
 pub use phases::{PLANS, PhaseReport, Setup, Stage, phases, stages};
+pub use trade_off::{Scheme, trade_off};
 pub use unit::{UnitReport, unit_flushes};
 pub use world::{Totals, World};

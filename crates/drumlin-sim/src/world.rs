@@ -170,7 +170,10 @@ impl World {
                 let table = TableId((1 << 62) + (view.ticket.0 << 20) + at as u64);
                 let mut file = expected(&files, piece, table);
                 file.state = FileState::Coming(view.ticket);
-                put(&mut tree, piece.out, *run, &view.plan.tag, file);
+                // Another ticket's output may lie in the gap that this one was to fill.
+                let files = core::slice::from_ref(&file);
+                let home = if fits(&tree, piece.out, *run, files) { *run } else { RunId(table.0) };
+                put(&mut tree, piece.out, home, &view.plan.tag, file);
             }
         }
         tree
@@ -340,9 +343,15 @@ impl World {
             Place::Run(wanted) => Some(wanted).filter(|&w| has_room(&self.tree, piece.out, w, &outputs)),
             Place::NewRun => None,
         };
+        let own = Some(*run).filter(|&own| fits(&self.tree, piece.out, own, &outputs));
+        let tag = view.plan.tag.clone();
+        let home = wanted.or(own).unwrap_or_else(|| {
+            self.numbers += 1;
+            RunId(self.numbers)
+        });
         for mut file in outputs {
             file.state = FileState::Settling(id.ticket);
-            put(&mut self.tree, piece.out, wanted.unwrap_or(*run), &view.plan.tag, file);
+            put(&mut self.tree, piece.out, home, &tag, file);
         }
         if self.flights[at].pieces.is_empty() {
             self.finish(at, policy);
@@ -512,6 +521,12 @@ pub(super) fn merged(parts: &[FileView], table: TableId) -> FileView {
     file.entries = parts.iter().map(|f| f.entries).sum();
     file.keys = parts.iter().map(|f| f.keys).sum();
     file
+}
+
+/// Returns whether the files fit into the run, or the run does not exist yet.
+fn fits(tree: &TreeView, level: u8, run: RunId, files: &[FileView]) -> bool {
+    let exists = tree.levels[usize::from(level)].runs.iter().any(|other| other.id == run);
+    !exists || has_room(tree, level, run, files)
 }
 
 fn has_room(tree: &TreeView, level: u8, run: RunId, files: &[FileView]) -> bool {

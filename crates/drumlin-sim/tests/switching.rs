@@ -25,6 +25,11 @@ const POLICIES: &[&str] = &[
     "ucs:0",
     "ucs:3",
     "adaptive-ucs",
+    "vertiorizon",
+    "vertiorizon:1.5",
+    "horizontal-leveling:2",
+    "horizontal-tiering:3",
+    "horizontal-lazy:2/3",
     "chaos",
     "arce",
     "arce:2/8/1/none",
@@ -220,6 +225,11 @@ fn every_preset_brings_a_messy_tree_into_its_shape() {
                 "1-leveling" => runs[0] < 4 && below(1, &depths[1..]),
                 "fluid" => runs[0] == 0 && below(6, &runs),
                 "universal" => runs.iter().sum::<usize>() <= 4,
+                // Runs of another policy are cleared into the two last levels.
+                "horizontal-leveling" | "horizontal-tiering" | "horizontal-lazy" => {
+                    below(0, &runs[..6]) && below(1, &depths)
+                }
+                "vertiorizon" => below(0, &runs[..5]) && below(1, &depths),
                 // Their shapes depend on the load, or on chance.
                 "ucs" | "adaptive-ucs" | "arce" | "chaos" => true,
                 other => panic!("state the shape of {other} here"),

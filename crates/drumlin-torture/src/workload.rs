@@ -32,6 +32,11 @@ pub const POLICIES: &[&str] = &[
     "arce:60/none/4/1",
     "chaos",
     "chaos",
+    "vertiorizon",
+    "vertiorizon:1.5",
+    "horizontal-leveling:2",
+    "horizontal-tiering:3",
+    "horizontal-lazy:2/3",
 ];
 
 /// A keyspace of a workload.

@@ -114,7 +114,9 @@ fn options_steer_it_and_bad_ones_change_nothing() {
     assert!(keys.policy_state().starts_with("tuple M/c/q/rho: 3/none/1/none"), "{}", keys.policy_state());
     assert!(runs(&db) <= 16, "{} runs", runs(&db));
     // Switches to another policy and back. Searches and write throttle of the old policy must not remain.
-    for policy in ["tiering:4", "adaptive-ucs", "arce:20/48/2/1", "arce"] {
+    for policy in
+        ["tiering:4", "adaptive-ucs", "vertiorizon:1.5", "horizontal-tiering:2", "arce:20/48/2/1", "arce"]
+    {
         keys.set_policy(policy).expect("policy");
         write(&keys, 6000, 2000);
         db.wait_idle().expect("idle");

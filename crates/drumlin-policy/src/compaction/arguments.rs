@@ -56,7 +56,12 @@ impl<'a> Arguments<'a> {
         text.split(',').map(|part| self.bounded(part, name, &bounds)).collect()
     }
 
-    fn bounded<T>(&self, text: &str, name: &str, bounds: &RangeInclusive<T>) -> Result<T, PolicyError>
+    pub(super) fn bounded<T>(
+        &self,
+        text: &str,
+        name: &str,
+        bounds: &RangeInclusive<T>,
+    ) -> Result<T, PolicyError>
     where
         T: FromStr + PartialOrd + Display,
     {

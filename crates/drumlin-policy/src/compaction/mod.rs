@@ -24,6 +24,7 @@ mod arguments;
 #[cfg(feature = "experiments")]
 mod chaos;
 mod fluid;
+pub(crate) mod growth;
 mod in_place;
 mod lazy_leveling;
 mod leveling;
@@ -111,6 +112,30 @@ static REGISTRY: &[RegistryEntry] = &[
         doc: "ucs whose w follows the load, level by level, every five minutes (DataStax)",
         build: adaptive_ucs::build,
     },
+    RegistryEntry {
+        name: "vertiorizon",
+        arguments: "[S]",
+        doc: "the schedule with the least merges and runs for the measured load, in S times the space (Vertiorizon)",
+        build: growth::vertiorizon,
+    },
+    RegistryEntry {
+        name: "horizontal-leveling",
+        arguments: "[l[/S]]",
+        doc: "at most l runs above the last level, with the fewest bytes written (Vertiorizon)",
+        build: growth::leveling,
+    },
+    RegistryEntry {
+        name: "horizontal-tiering",
+        arguments: "[l[/S]]",
+        doc: "each flush written at most l times above the last level, with the fewest runs (Vertiorizon)",
+        build: growth::tiering,
+    },
+    RegistryEntry {
+        name: "horizontal-lazy",
+        arguments: "[T[/L]]",
+        doc: "lazy leveling of L levels with the schedule of horizontal-tiering above the last one",
+        build: growth::lazy,
+    },
     #[cfg(feature = "experiments")]
     RegistryEntry {
         name: "chaos",
@@ -178,6 +203,10 @@ mod tests {
             "arce",
             "arce:8/24/2/1",
             "arce:1.5/none/2/none",
+            "vertiorizon:1.3",
+            "horizontal-leveling:3",
+            "horizontal-tiering:2/1.5",
+            "horizontal-lazy:4/3",
             "adaptive-ucs",
             "adaptive-ucs:hard-stop",
         ] {
@@ -188,6 +217,10 @@ mod tests {
             ("ucs", "ucs:0"),
             ("fluid", "fluid:40,40,41/6,6,6"),
             ("leveling:", "leveling:10"),
+            ("vertiorizon", "vertiorizon:1.15"),
+            ("horizontal-leveling", "horizontal-leveling:2"),
+            ("horizontal-tiering:3/1.15", "horizontal-tiering:3"),
+            ("horizontal-lazy", "horizontal-lazy:6/3"),
         ] {
             assert_eq!(by_name(short).unwrap().name(), full);
         }
@@ -212,6 +245,13 @@ mod tests {
         assert_eq!(refused("fluid:4,1/2"), "fluid = 4,1/2: r must be 2 to 1000");
         assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
         assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
+        assert_eq!(refused("vertiorizon:3"), "vertiorizon = 3: S must be 1.05 to 2");
+        assert_eq!(refused("vertiorizon:NaN"), "vertiorizon = NaN: S must be 1.05 to 2");
+        assert_eq!(refused("horizontal-leveling:6"), "horizontal-leveling = 6: l must be 1 to 5");
+        assert_eq!(refused("horizontal-tiering:2/1"), "horizontal-tiering = 2/1: S must be 1.05 to 2");
+        assert_eq!(refused("horizontal-lazy:32/5"), "horizontal-lazy = 32/5: T^(L-1) must be 4 to 4096");
+        let said = refused("vertiorizon:hard-stop");
+        assert_eq!(said, "vertiorizon = : hard-stop: there is no such argument");
         let said = refused("lsm");
         assert!(said.starts_with("compaction = lsm: no such policy; there are arce:[M/c/q/rho]"), "{said}");
         assert!(said.contains(", 1-leveling:[static|dynamic|T], "), "{said}");

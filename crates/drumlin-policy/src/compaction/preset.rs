@@ -55,7 +55,7 @@ impl<R: Rule> CompactionPolicy for Preset<R> {
 
 /// Returns the drain rate of the best plan in bytes per second: flushes' worth of removed runs, divided by compaction
 /// time.
-fn drain<'a>(
+pub(super) fn drain<'a>(
     plans: impl Iterator<Item = &'a Plan>,
     tree: &TreeView,
     costs: &CostView,

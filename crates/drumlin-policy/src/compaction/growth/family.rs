@@ -1,0 +1,114 @@
+//! The policies that grow by a schedule, and their arguments.
+
+use super::schedule::Shape;
+use super::space::{Sizes, sizes};
+use super::tag::BOUNDS;
+use crate::compaction::arguments::Arguments;
+use alloc::format;
+use alloc::string::String;
+use drumlin_types::contract::PolicyError;
+
+/// Default and bounds of the space target.
+const TARGET: f64 = 1.15;
+const TARGETS: core::ops::RangeInclusive<f64> = 1.05..=2.0;
+/// Default number of levels of the horizontal policies.
+const LEVELS: u8 = 2;
+/// Most units of a cycle of the lazy policy, and bounds of its size ratio.
+const MOST_UNITS: u32 = 4096;
+const RATIOS: core::ops::RangeInclusive<u32> = 2..=32;
+
+/// A policy that grows by a schedule.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Family {
+    /// At most `bound` runs; everything is pushed at a clear.
+    Leveling { bound: u8, target: f64 },
+    /// Each unit written at most `bound` times; everything is pushed at a clear.
+    Tiering { bound: u8, target: f64 },
+    /// The lazy leveling of `levels` levels with size ratio `ratio`: T^(L-1) units, tiered.
+    Lazy { ratio: u32, levels: u8 },
+    /// Weighted schedule, and V1 between H and V2.
+    Vertiorizon { target: f64 },
+}
+
+impl Family {
+    /// Parses `l[/S]`, for the horizontal policies.
+    pub(super) fn horizontal(arguments: &Arguments<'_>, is_leveling: bool) -> Result<Family, PolicyError> {
+        let (bound, target) = arguments.text.split_once('/').unwrap_or((arguments.text, ""));
+        let bound = match bound {
+            "" => LEVELS,
+            text => arguments.bounded(text, "l", &BOUNDS)?,
+        };
+        let target = parse_target(arguments, target)?;
+        Ok(if is_leveling { Family::Leveling { bound, target } } else { Family::Tiering { bound, target } })
+    }
+
+    /// Parses `T[/L]`, for the lazy policy.
+    pub(super) fn lazy(arguments: &Arguments<'_>) -> Result<Family, PolicyError> {
+        let (ratio, levels) = arguments.text.split_once('/').unwrap_or((arguments.text, ""));
+        let ratio = if ratio.is_empty() { 6 } else { arguments.bounded(ratio, "T", &RATIOS)? };
+        let levels =
+            if levels.is_empty() { 3 } else { arguments.bounded(levels, "L", &(2..=BOUNDS.end() + 1))? };
+        let units = ratio.checked_pow(u32::from(levels) - 1);
+        if !units.is_some_and(|units| (4..=MOST_UNITS).contains(&units)) {
+            return Err(arguments.error(format_args!("T^(L-1) must be 4 to {MOST_UNITS}")));
+        }
+        Ok(Family::Lazy { ratio, levels })
+    }
+
+    /// Parses `[S]`.
+    pub(super) fn vertiorizon(arguments: &Arguments<'_>) -> Result<Family, PolicyError> {
+        Ok(Family::Vertiorizon { target: parse_target(arguments, arguments.text)? })
+    }
+
+    pub(super) fn name(&self) -> String {
+        let of = |name: &str, bound: u8, target: f64| match target == TARGET {
+            true => format!("{name}:{bound}"),
+            false => format!("{name}:{bound}/{target}"),
+        };
+        match *self {
+            Family::Leveling { bound, target } => of("horizontal-leveling", bound, target),
+            Family::Tiering { bound, target } => of("horizontal-tiering", bound, target),
+            Family::Lazy { ratio, levels } => format!("horizontal-lazy:{ratio}/{levels}"),
+            Family::Vertiorizon { target } => format!("vertiorizon:{target}"),
+        }
+    }
+
+    /// Returns whether a schedule of this shape may be one of this policy.
+    pub(super) fn allows(&self, shape: Shape) -> bool {
+        match self {
+            Family::Vertiorizon { .. } => matches!(shape, Shape::Weighted(_)),
+            _ => shape == self.shape(),
+        }
+    }
+
+    /// Returns the shape of the first schedule.
+    pub(super) fn shape(&self) -> Shape {
+        match *self {
+            Family::Leveling { bound, .. } => Shape::Leveling(bound),
+            Family::Tiering { bound, .. } => Shape::Tiering(bound),
+            Family::Lazy { levels, .. } => Shape::Tiering(levels - 1),
+            Family::Vertiorizon { .. } => Shape::Weighted(0),
+        }
+    }
+
+    /// Returns the sizes of a cycle above a V2 of `bottom` units.
+    pub(super) fn sizes(&self, bottom: f64) -> Sizes {
+        match *self {
+            Family::Leveling { target, .. } | Family::Tiering { target, .. } => sizes(bottom, target, false),
+            Family::Vertiorizon { target } => sizes(bottom, target, true),
+            Family::Lazy { ratio, levels } => {
+                let units = ratio.pow(u32::from(levels) - 1) as u16;
+                Sizes { obsolete: f64::INFINITY, units, kept: 0.0 }
+            }
+        }
+    }
+
+    /// Returns whether the schedule follows the load.
+    pub(super) fn is_tuned(&self) -> bool {
+        matches!(self, Family::Vertiorizon { .. })
+    }
+}
+
+fn parse_target(arguments: &Arguments<'_>, text: &str) -> Result<f64, PolicyError> {
+    if text.is_empty() { Ok(TARGET) } else { arguments.bounded(text, "S", &TARGETS) }
+}

@@ -1,0 +1,73 @@
+//! Growth by proven schedules (docs/design/growth.md; paper: Vertiorizon, SIGMOD 2025).
+//!
+//! A leveled or tiered tree decides level by level when to merge. Here the whole life of every run is planned ahead for
+//! a *cycle* of n units, where a *unit* is one full flush. So its costs are exact before they are paid, and the plan
+//! writes the least for the runs that it lets readers meet. At the end of the cycle a *clear* empties the levels above
+//! the last two into these.
+//!
+//! ```text
+//! levels 0 to 4   H: the runs of the present cycle, merged by the schedule
+//! level 5         V1: what clears left out; the densest key ranges go on
+//! level 6         V2: most of the data, one run
+//! ```
+//!
+//! - `horizontal-leveling:l`, `horizontal-tiering:l`: the published schedules, made exact for every n. Each clear
+//!   pushes all of H into V2.
+//! - `horizontal-lazy:T/L`: lazy leveling with the tiered schedule in place of its tiers.
+//! - `vertiorizon`: the schedule with the least merges + rho * runs, with rho as measured, and V1.
+//!
+//! # Where the code is
+//!
+//! - [`curve`], [`schedule`]: sizes of merged runs, and the optimal schedules.
+//! - [`tag`], [`position`]: what the tree itself says about its cycle.
+//! - [`space`], [`rho`], [`family`]: n, V1 and the weight of reads, and which policy uses what.
+//! - [`converge`], [`cells`], [`clear`]: merges of the present cycle, and clears.
+//! - [`policy`], [`explain`]: the policy call, and what it tells people.
+
+mod cells;
+mod clear;
+mod converge;
+mod curve;
+mod explain;
+mod family;
+mod policy;
+mod position;
+mod rho;
+mod schedule;
+mod space;
+mod tag;
+
+use super::arguments::Arguments;
+use alloc::boxed::Box;
+use drumlin_types::contract::{CompactionPolicy, PolicyError};
+use family::Family;
+use policy::Growth;
+
+pub(crate) use curve::SizeCurve;
+pub(crate) use schedule::Schedule;
+pub use schedule::Shape;
+
+type Built = Result<Box<dyn CompactionPolicy>, PolicyError>;
+
+pub(super) fn leveling(arguments: &Arguments<'_>) -> Built {
+    built(arguments, Family::horizontal(arguments, true)?)
+}
+
+pub(super) fn tiering(arguments: &Arguments<'_>) -> Built {
+    built(arguments, Family::horizontal(arguments, false)?)
+}
+
+pub(super) fn lazy(arguments: &Arguments<'_>) -> Built {
+    built(arguments, Family::lazy(arguments)?)
+}
+
+pub(super) fn vertiorizon(arguments: &Arguments<'_>) -> Built {
+    built(arguments, Family::vertiorizon(arguments)?)
+}
+
+fn built(arguments: &Arguments<'_>, family: Family) -> Built {
+    match arguments.hard_stop {
+        true => Err(arguments.error("hard-stop: there is no such argument")),
+        false => Ok(Box::new(Growth::new(family))),
+    }
+}

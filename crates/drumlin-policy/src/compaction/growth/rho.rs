@@ -1,0 +1,93 @@
+//! rho: what a run costs readers, in units of merging.
+//!
+//! A schedule weighs bytes written against runs read with one number: the seconds that one run of H costs readers while
+//! one unit is written, divided by the seconds that merging one unit takes. Both scale with the bytes of a unit, so
+//! these cancel. Point lookups pay a probe of the run and the blocks that its filter lets through, seeks pay the
+//! positioning of its cursor. Every number is measured; nothing is known before all of them are.
+
+use super::curve::SizeCurve;
+use super::schedule::{Cost, FINEST, Schedule, Shape};
+use crate::real::{ln, round};
+use drumlin_types::contract::{CostView, LoadView};
+
+/// Factor by which the best schedule must be cheaper than the one in force before it is adopted.
+const GAIN: f64 = 1.05;
+/// Most runs of a schedule: each is an input of a merge.
+const MOST_RUNS: u16 = 32;
+
+/// Returns the nanoseconds per second that one run of H costs readers.
+pub(super) fn read_cost(load: &LoadView, costs: &CostView, false_positives: f64) -> f64 {
+    let get = costs.probe_ns + false_positives * costs.block_ns;
+    load.gets * get + load.seeks * costs.cursor_ns
+}
+
+/// Returns rho, or `None` while something is not known. It is infinite for readers of a store without writes.
+pub(super) fn rho(load: &LoadView, costs: &CostView, false_positives: f64) -> Option<f64> {
+    let reads = read_cost(load, costs, false_positives);
+    let rho = reads / 1e9 * costs.compaction_bytes_per_s / load.write_bytes;
+    (reads > 0.0 && load.write_bytes > 0.0 && rho.is_finite() && rho > 0.0).then_some(rho)
+}
+
+/// Returns k, for which 2^(k/4) is nearest to `rho`.
+pub(super) fn nearest(rho: f64) -> i8 {
+    let k = round(4.0 * ln(rho) / core::f64::consts::LN_2);
+    k.clamp(-f64::from(FINEST), f64::from(FINEST)) as i8
+}
+
+/// Returns k for a cycle of `units` units, and the size curve that its schedule is made with: those in force, unless
+/// those measured give a schedule that is cheaper by a twentieth.
+pub(super) fn choose(
+    units: u16,
+    in_force: (i8, SizeCurve),
+    measured: (Option<i8>, SizeCurve),
+) -> (i8, SizeCurve) {
+    let (wanted, curve) = (measured.0.unwrap_or(in_force.0), measured.1);
+    let of = |(k, made_with): (i8, SizeCurve)| -> Cost {
+        Schedule::new(units, Shape::Weighted(k), &made_with).cost(&curve)
+    };
+    let best = of((wanted, curve)).weighted(wanted) as f64;
+    let keeps = of(in_force).weighted(wanted) as f64 <= GAIN * best;
+    let (mut k, made_with) = if keeps { in_force } else { (wanted, curve) };
+    while k < FINEST && of((k, made_with)).runs > MOST_RUNS {
+        k = (k + 2).min(FINEST);
+    }
+    (k, made_with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rho_is_read_time_over_merge_time() {
+        // 1e6 lookups a second at 400 ns a run, beside 50 MB a second written; merges take 250 MB a second. One unit of
+        // 2 MB is written in 0.04 s, in which a run costs 0.016 s; it is merged in 0.008 s.
+        let load = LoadView { gets: 1e6, write_bytes: 50e6, ..LoadView::default() };
+        let costs = CostView {
+            probe_ns: 300.0,
+            block_ns: 10_000.0,
+            compaction_bytes_per_s: 250e6,
+            ..CostView::default()
+        };
+        assert!((rho(&load, &costs, 0.01).unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(rho(&LoadView::default(), &costs, 0.01), None);
+        assert_eq!(rho(&LoadView { write_bytes: 0.0, ..load }, &costs, 0.01), None);
+        assert_eq!(rho(&LoadView { gets: f64::NAN, ..load }, &costs, 0.01), None);
+        assert_eq!(
+            (nearest(1.0), nearest(2.0), nearest(0.841), nearest(1e9), nearest(1e-9)),
+            (0, 4, -1, 32, -32)
+        );
+    }
+
+    #[test]
+    fn schedules_change_for_a_real_gain_only() {
+        let plain = SizeCurve::default();
+        assert_eq!(choose(64, (0, plain), (Some(1), plain)), (0, plain));
+        assert_eq!(choose(64, (0, plain), (Some(16), plain)), (16, plain));
+        assert_eq!(choose(64, (0, plain), (None, plain)), (0, plain));
+        // The cheapest writes would keep more runs than a merge may have inputs.
+        let (k, _) = choose(4096, (-32, plain), (Some(-32), plain));
+        let runs = Schedule::new(4096, Shape::Weighted(k), &plain).cost(&plain).runs;
+        assert!(k > -32 && runs <= MOST_RUNS, "{k} {runs}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Schedules: which units are merged after which flush, known ahead for a whole cycle.
+//!
+//! A cycle is the n units between two clears, and the last unit goes straight into the clear. A schedule for the other
+//! N = n - 1 units is a word a(1) .. a(N): after flush t the newest run covers a(t) units, and a(t) = 1 means that
+//! nothing is merged. Only merges that include the newest unit are needed, since any other would be as good earlier.
+//! Two costs follow:
+//!
+//! - M, the merge output: the sum of s(a(t)) over all a(t) > 1, with the size curve s.
+//! - R, the run units: the sum of the number of runs after each flush. R / n is the mean number of runs.
+//!
+//! A schedule is a binary tree with the units as in-order labels. The root is the last t whose merge covers units
+//! 1 .. t. Its left subtree schedules the units before it, and its right subtree those after it. So the cheapest
+//! schedule for m units is one root r and the cheapest schedules for r - 1 and m - r units, and a table of roots by m
+//! holds all of it:
+//!
+//! ```text
+//! E[0] = 0;  E[m] = min over r in 1..m of  E[r - 1] + (s(r) if r > 1) + E[m - r] + rho * (m - r + 1)
+//! ```
+//!
+//! This is the weighted schedule, the optimum of M + rho * R. The published schedules are the optima under a bound:
+//! leveling keeps at most l runs and writes least (the right subtree may keep l - 1), tiering writes a unit at most l
+//! times and keeps fewest runs (the units of the left subtree may be written l - 1 times). Both are exact for each n;
+//! the paper's algorithms are so only where n is a binomial coefficient (Vertiorizon, Algorithms 1 and 2).
+//!
+//! Invariant: costs are integers, so every machine finds the same roots; of equal ones the smallest.
+
+use super::curve::SizeCurve;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Least and most units of a cycle.
+pub(super) const UNITS: core::ops::RangeInclusive<u16> = 4..=4096;
+/// Bound of the exponents of rho, in quarters of a doubling.
+pub(super) const FINEST: i8 = 32;
+
+/// Rule that a schedule follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// At most this many runs, and the fewest bytes written.
+    Leveling(u8),
+    /// Each unit written at most this often, flush included, and the fewest runs.
+    Tiering(u8),
+    /// The least M + rho * R, with rho = 2^(k/4) for this k.
+    Weighted(i8),
+}
+
+/// Returns 2^(k/4) in parts of [`UNIT`].
+fn weight(k: i8) -> u64 {
+    /// 2^(k/4) for k = 0 to 3, in parts of 2^16.
+    const ROOTS: [u64; 4] = [65_536, 77_936, 92_682, 110_218];
+    let k = i32::from(k.clamp(-FINEST, FINEST));
+    let shift = k.div_euclid(4) - 8;
+    let root = ROOTS[k.rem_euclid(4) as usize];
+    let scaled = if shift >= 0 { root << shift } else { (root + (1 << (-shift - 1))) >> -shift };
+    scaled.max(1)
+}
+
+/// A run that a schedule wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    /// First unit, from 1.
+    pub(super) lo: u16,
+    /// Last unit.
+    pub(super) hi: u16,
+    /// Number of older runs.
+    pub(super) depth: u8,
+    /// Unit whose merge ends the run: the clear if no earlier one does.
+    pub(super) dies: u16,
+}
+
+/// Exact costs of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Cost {
+    /// M in parts of [`UNIT`].
+    pub(super) merged: u64,
+    /// R.
+    pub(super) run_units: u64,
+    /// Most runs at once.
+    pub(super) runs: u16,
+}
+
+impl Cost {
+    /// Returns M + rho * R in parts of [`UNIT`], for rho = 2^(k/4).
+    pub(super) fn weighted(&self, k: i8) -> u64 {
+        self.merged + weight(k) * self.run_units
+    }
+}
+
+/// Schedule of a cycle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Schedule {
+    units: u16,
+    shape: Shape,
+    /// Tables of roots by number of units. With a bound l there are l of them: for 1, 2, .. l.
+    roots: Vec<Vec<u16>>,
+}
+
+impl Schedule {
+    /// Returns the schedule of a cycle of `units` units (n), which must lie in [`UNITS`].
+    pub(super) fn new(units: u16, shape: Shape, curve: &SizeCurve) -> Schedule {
+        Schedule::of_any_size(units.clamp(*UNITS.start(), *UNITS.end()), shape, curve)
+    }
+
+    /// Like [`Schedule::new`], for simulations: `units` is at least 2.
+    pub(crate) fn of_any_size(units: u16, shape: Shape, curve: &SizeCurve) -> Schedule {
+        let most = units.max(2) - 1;
+        let units = most + 1;
+        let roots = match shape {
+            Shape::Weighted(k) => vec![weighted_roots(most, weight(k), &curve.sizes(most))],
+            Shape::Leveling(bound) => bounded_roots(most, bound, true),
+            Shape::Tiering(bound) => bounded_roots(most, bound, false),
+        };
+        Schedule { units, shape, roots }
+    }
+
+    /// Returns n.
+    pub(super) fn units(&self) -> u16 {
+        self.units
+    }
+
+    /// Returns the table and root for `m` units, m > 0, with the tables of the left and the right subtree.
+    fn root(&self, table: usize, m: u16) -> (u16, usize, usize) {
+        let root = self.roots.get(table).and_then(|roots| roots.get(usize::from(m))).copied().unwrap_or(1);
+        let below = table.saturating_sub(1);
+        match self.shape {
+            Shape::Weighted(_) => (root, table, table),
+            Shape::Leveling(_) => (root, table, below),
+            Shape::Tiering(_) => (root, below, table),
+        }
+    }
+
+    /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. From unit n on these are
+    /// the runs after n - 1 units.
+    pub(super) fn target(&self, t: u16) -> Vec<Slot> {
+        let (mut t, mut m) = (t.min(self.units - 1), self.units - 1);
+        let (mut lo, mut table, mut dies) = (1, self.roots.len() - 1, self.units);
+        let mut slots = Vec::new();
+        while t > 0 {
+            let (root, left, right) = self.root(table, m);
+            if t < root {
+                dies = lo + root - 1;
+                (m, table) = (root - 1, left);
+            } else {
+                slots.push(Slot { lo, hi: lo + root - 1, depth: slots.len().min(255) as u8, dies });
+                (lo, t, m, table) = (lo + root, t - root, m - root, right);
+            }
+        }
+        slots
+    }
+
+    /// Returns a(1) .. a(N).
+    pub(crate) fn word(&self) -> Vec<u16> {
+        let mut word = Vec::with_capacity(usize::from(self.units));
+        let mut open = vec![(self.roots.len() - 1, self.units - 1, 0)];
+        // A subtree is written left part, root, right part. The third number is a root that is due, or 0.
+        while let Some((table, m, due)) = open.pop() {
+            if due > 0 {
+                word.push(due);
+            } else if m > 0 {
+                let (root, left, right) = self.root(table, m);
+                open.push((right, m - root, 0));
+                open.push((0, 0, root));
+                open.push((left, root - 1, 0));
+            }
+        }
+        word
+    }
+
+    /// Returns the costs with the size curve `curve`.
+    pub(super) fn cost(&self, curve: &SizeCurve) -> Cost {
+        let sizes = curve.sizes(self.units);
+        let mut cost = Cost::default();
+        let mut runs: Vec<u16> = Vec::new();
+        for covered in self.word() {
+            let mut gathered = 1;
+            while gathered < covered {
+                gathered += runs.pop().unwrap_or(covered);
+            }
+            runs.push(covered);
+            if covered > 1 {
+                cost.merged += sizes[usize::from(covered)];
+            }
+            cost.run_units += runs.len() as u64;
+            cost.runs = cost.runs.max(runs.len() as u16);
+        }
+        cost
+    }
+}
+
+fn weighted_roots(most: u16, rho: u64, sizes: &[u64]) -> Vec<u16> {
+    let most = usize::from(most);
+    let mut cost = vec![0u64; most + 1];
+    let mut roots = vec![0u16; most + 1];
+    for m in 1..=most {
+        let of = |r: usize| {
+            let merge = if r > 1 { sizes[r] } else { 0 };
+            cost[r - 1] + merge + cost[m - r] + rho * (m - r + 1) as u64
+        };
+        let best = (1..=m).map(|r| (of(r), r)).min().unwrap_or((0, 1));
+        (cost[m], roots[m]) = (best.0, best.1 as u16);
+    }
+    roots
+}
+
+/// Returns the tables for the bounds 1 to `bound`: of leveling, or else of tiering.
+fn bounded_roots(most: u16, bound: u8, is_leveling: bool) -> Vec<Vec<u16>> {
+    /// Cost of what the bound forbids.
+    const NEVER: (u64, u64) = (1 << 40, 1 << 40);
+    let most = usize::from(most);
+    let mut tables = Vec::new();
+    let mut below = vec![NEVER; most + 1];
+    below[0] = (0, 0);
+    for _ in 0..bound.max(1) {
+        let mut costs = vec![(0, 0); most + 1];
+        let mut roots = vec![0u16; most + 1];
+        for m in 1..=most {
+            let of = |r: usize| {
+                let (written, lives) = (r as u64, (m - r + 1) as u64);
+                // First the number that is minimized, then the other.
+                let (left, right, first, second) = match is_leveling {
+                    true => (costs[r - 1], below[m - r], written, lives),
+                    false => (below[r - 1], costs[m - r], lives, written),
+                };
+                (left.0 + right.0 + first, left.1 + right.1 + second)
+            };
+            let best = (1..=m).map(|r| (of(r), r)).min().unwrap_or((NEVER, 1));
+            (costs[m], roots[m]) = (best.0, best.1 as u16);
+        }
+        below = costs;
+        tables.push(roots);
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! How many units a cycle has and how large V1 may be, from the space target.
+//!
+//! Bytes of H and V1 are the most that can be obsolete, so space amplification is at most 1 + (H + V1) / V2. With
+//! sigma = target - 1, V2 of V units and n units in a cycle, x = V / n, and v = V1 / (n units) after a clear, the bound
+//! is 1 + (1 + v) / x. A clear pushes a share p = 1 / (2 v + 1) of the key space from V1 into V2, the densest part of
+//! it, and writes v + x p units for each flushed one. The cheapest x and v that meet the target are
+//!
+//! ```text
+//! g = (sqrt(1 + 4 sigma) - 1) / 2,   x = 1 / (2 g^2),   v = (1/g - 1) / 2,   p = g
+//! ```
+//!
+//! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together.
+
+use super::schedule::UNITS;
+use crate::real::{round, square_root};
+
+/// Units of V2 that a store may waste whatever its target: a small one would otherwise be compacted all the time.
+const SMALL: f64 = 8.0;
+
+/// Sizes that a space target allows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Sizes {
+    /// Most obsolete bytes in relation to V2 (sigma).
+    pub(super) obsolete: f64,
+    /// Units of a cycle (n).
+    pub(super) units: u16,
+    /// Bytes of V1 after a clear, in units of the whole cycle (v).
+    pub(super) kept: f64,
+}
+
+/// Returns the sizes for a V2 of `bottom` units and the space target `target`. Without V1 (`has_middle` false) a
+/// clear pushes everything, and H alone takes the space.
+pub(super) fn sizes(bottom: f64, target: f64, has_middle: bool) -> Sizes {
+    let obsolete = (target - 1.0).max((SMALL / bottom.max(1.0)).min(1.0));
+    let (units, kept) = if has_middle {
+        let g = (square_root(1.0 + 4.0 * obsolete) - 1.0) / 2.0;
+        (2.0 * g * g * bottom, ((1.0 / g - 1.0) / 2.0).max(0.0))
+    } else {
+        (obsolete * bottom, 0.0)
+    };
+    let units = round(units).clamp(f64::from(*UNITS.start()), f64::from(*UNITS.end())) as u16;
+    Sizes { obsolete, units, kept }
+}
+
+/// Returns n for the next cycle: `wanted`, or `before` if they differ by a sixth at most.
+pub(super) fn steady(before: u16, wanted: u16) -> u16 {
+    let (before, wanted) = (u32::from(before), u32::from(wanted));
+    if before.abs_diff(wanted) * 6 <= before { before as u16 } else { wanted as u16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// x, v and the writes in V1 and V2 of the targets 1.05 to 1.5.
+    #[test]
+    fn sizes_are_those_of_the_closed_form() {
+        for (obsolete, x, v, writes) in [
+            (0.05, 219.5, 9.98, 20.5),
+            (0.10, 59.6, 4.96, 10.4),
+            (0.15, 28.5, 3.27, 7.05),
+            (0.20, 17.1, 2.43, 5.35),
+            (0.25, 11.7, 1.91, 4.33),
+            (0.30, 8.56, 1.57, 3.64),
+            (0.50, 3.73, 0.87, 2.23),
+        ] {
+            let bottom = 2000.0;
+            let sizes = sizes(bottom, 1.0 + obsolete, true);
+            let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.006;
+            let units = bottom / x;
+            assert!((f64::from(sizes.units) - units).abs() < 0.5 + 0.006 * units, "{sizes:?}");
+            assert!(near(sizes.kept, v), "{obsolete}: {sizes:?}");
+            assert!(near(sizes.kept + x / (2.0 * sizes.kept + 1.0), writes), "{obsolete}: {sizes:?}");
+            // The bound holds with equality.
+            assert!(near((1.0 + sizes.kept) / x, obsolete), "{obsolete}: {sizes:?}");
+        }
+    }
+
+    #[test]
+    fn small_stores_and_all_numbers_are_bounded() {
+        for bottom in [0.0, 1.0, 7.0, 50.0, 1e9, f64::INFINITY] {
+            for target in [1.05, 1.15, 2.0] {
+                for has_middle in [false, true] {
+                    let sizes = sizes(bottom, target, has_middle);
+                    assert!(UNITS.contains(&sizes.units) && sizes.kept >= 0.0, "{bottom} {target} {sizes:?}");
+                }
+            }
+        }
+        assert_eq!(sizes(2000.0, 1.15, false).units, 300);
+        assert_eq!((steady(60, 70), steady(60, 71), steady(60, 49), steady(60, 50)), (60, 71, 49, 60));
+    }
+}

@@ -1,0 +1,156 @@
+//! The growth policies on whole trees: exact costs, positions that survive a lost state, and foreign trees.
+
+use drumlin_policy::{SplitMix, by_name};
+use drumlin_sim::World;
+use drumlin_types::contract::{CompactionPolicy, LimitView, TreeView};
+
+const UNIT: u64 = 1 << 20;
+
+fn world() -> World {
+    World::new(LimitView { memtable_bytes: UNIT, file_bytes: u64::MAX, ..LimitView::default() })
+}
+
+/// Number of runs above the two last levels.
+fn horizontal_runs(tree: &TreeView) -> usize {
+    tree.levels[..5].iter().map(|level| level.runs.len()).sum()
+}
+
+/// Flushes a unit and lets the policy finish.
+fn flush(world: &mut World, policy: &mut dyn CompactionPolicy) {
+    world.flush(policy, 0, 1 << 20);
+    world.settle(policy, 1000).unwrap();
+    world.check().unwrap();
+}
+
+/// Sum of the runs after each flush of a cycle, and the units merged in it above the last level: R and M.
+///
+/// `lambda` is the sum of h_l(t), the least R of a tiered schedule (Vertiorizon, Eq. 3).
+#[test]
+fn lazy_cycles_cost_what_the_schedule_says() {
+    for (name, units, lambda, merged) in
+        [("horizontal-lazy:4/3", 16, 45, 14), ("horizontal-lazy:6/3", 36, 168, 35)]
+    {
+        let mut world = world();
+        let mut policy = by_name(name).unwrap();
+        for cycle in 1..=4 {
+            let before = world.totals.merged;
+            let (mut runs, mut above) = (0, 0);
+            for unit in 1..=units {
+                flush(&mut world, &mut *policy);
+                if unit < units {
+                    runs += horizontal_runs(world.tree());
+                    above = (world.totals.merged - before) / UNIT;
+                }
+            }
+            assert_eq!((runs, above), (lambda, merged), "{name} cycle {cycle}");
+            // The clear reads and writes the whole cycle and the last level, once.
+            assert_eq!(horizontal_runs(world.tree()), 0);
+            let cleared = (world.totals.merged - before) / UNIT - above;
+            assert_eq!(cleared, cycle * units, "{name} cycle {cycle}");
+            assert_eq!(world.tree().levels[6].runs.len(), 1);
+        }
+    }
+}
+
+/// A policy that is built anew after every flush, without a saved state, goes on as if nothing had happened. Only after
+/// a clear, when the tree has no run of the cycle, does it need its state.
+#[test]
+fn the_tree_alone_gives_the_position() {
+    for name in [
+        "horizontal-lazy:3/4",
+        "horizontal-leveling:2",
+        "horizontal-tiering:3",
+        "vertiorizon",
+        "vertiorizon:1.5",
+    ] {
+        let (mut kept, mut lost) = (world(), world());
+        let mut policy = by_name(name).unwrap();
+        let mut state = Vec::new();
+        for flushes in 0..700 {
+            flush(&mut kept, &mut *policy);
+            let mut fresh = by_name(name).unwrap();
+            if horizontal_runs(lost.tree()) == 0 && flushes > 0 {
+                fresh.restore(&state).unwrap();
+            }
+            flush(&mut lost, &mut *fresh);
+            state = fresh.save();
+            let shape = |world: &World| -> Vec<Vec<u64>> {
+                let level = |level: &drumlin_types::contract::LevelView| {
+                    level.runs.iter().map(|run| run.bytes()).collect()
+                };
+                world.tree().levels.iter().map(level).collect()
+            };
+            assert_eq!(shape(&kept), shape(&lost), "{name} after {flushes} flushes");
+        }
+        assert_eq!(kept.totals.merged, lost.totals.merged);
+    }
+}
+
+/// Flushes far below a unit count by their bytes, not by their number.
+#[test]
+fn short_flushes_are_no_units() {
+    let mut world = world();
+    let mut policy = by_name("horizontal-lazy:4/3").unwrap();
+    for _ in 0..16 {
+        flush(&mut world, &mut *policy);
+    }
+    let cleared = world.totals.merged;
+    world.limits.memtable_bytes = UNIT / 16;
+    for _ in 0..16 * 15 {
+        flush(&mut world, &mut *policy);
+        assert!(horizontal_runs(world.tree()) <= 14, "{}", horizontal_runs(world.tree()));
+    }
+    assert_eq!(world.tree().levels[6].bytes(), 16 * UNIT, "no clear within 15 units of bytes");
+    let merged = (world.totals.merged - cleared) / UNIT;
+    assert!(merged < 60, "{merged} units merged");
+}
+
+/// Merges wait, flushes do not: however late compactions are, they never write more than the schedule.
+#[test]
+fn lag_adds_no_bytes() {
+    for seed in 0..40 {
+        let mut dice = SplitMix::new(seed);
+        let (mut lagging, mut prompt) = (world(), world());
+        let mut policies = [by_name("horizontal-lazy:6/3").unwrap(), by_name("horizontal-lazy:6/3").unwrap()];
+        for _ in 0..35 {
+            flush(&mut prompt, &mut *policies[1]);
+            lagging.flush(&mut *policies[0], 0, 1 << 20);
+            if dice.one_in(3) {
+                for plan in lagging.decide(&mut *policies[0], 0).plans {
+                    lagging.admit(&plan, 1).unwrap();
+                }
+            }
+            while dice.one_in(2)
+                && let Some(&id) = lagging.ready().first()
+            {
+                lagging.install(id, &mut *policies[0]);
+            }
+        }
+        while let Some(&id) = lagging.ready().first() {
+            lagging.install(id, &mut *policies[0]);
+        }
+        lagging.settle(&mut *policies[0], 1000).unwrap();
+        assert!(lagging.totals.merged <= prompt.totals.merged, "seed {seed}");
+        // At rest the tree is the one that the schedule wants.
+        assert_eq!(horizontal_runs(lagging.tree()), horizontal_runs(prompt.tree()), "seed {seed}");
+    }
+}
+
+/// A tree of another policy goes into the last levels without being rewritten more than once.
+#[test]
+fn foreign_trees_are_cleared_once() {
+    for name in ["vertiorizon", "horizontal-tiering", "horizontal-lazy"] {
+        let mut world = world();
+        let mut other = by_name("tiering:4").unwrap();
+        for _ in 0..100 {
+            flush(&mut world, &mut *other);
+        }
+        let before = world.totals.merged;
+        let mut policy = by_name(name).unwrap();
+        world.settle(&mut *policy, 1000).unwrap();
+        world.check().unwrap();
+        assert_eq!(horizontal_runs(world.tree()), 0, "{name}");
+        let merged = (world.totals.merged - before) / UNIT;
+        assert!(merged <= 100, "{name}: {merged} units merged");
+    }
+}
