@@ -35,6 +35,7 @@ use std::path::Path;
 mod depth;
 mod foreseen;
 pub mod oracle;
+pub mod page;
 mod shown;
 
 pub use depth::{Deepest, ReadsAt};
@@ -115,6 +116,8 @@ pub struct PhaseCount {
     pub put_p999: f64,
     /// Mean number of runs in the tree.
     pub mean_runs: f64,
+    /// Most entries in tables, in relation to the keys at the end of the phase.
+    pub space: f64,
     /// Runs of each level at the end of the phase, newest level first.
     pub levels: Vec<u64>,
     /// Reads by the number of extra runs they met, if counted.
@@ -167,6 +170,24 @@ struct Course {
     log: foreseen::Reader,
 }
 
+/// Samples of the tree within a phase.
+#[derive(Default)]
+struct Looks {
+    count: u64,
+    /// Sum of the runs.
+    runs: u64,
+    /// Most entries in tables.
+    entries: u64,
+}
+
+impl Looks {
+    fn add(&mut self, counters: &crate::engine::Counters) {
+        self.count += 1;
+        self.runs += counters.runs_per_level.iter().flatten().sum::<u64>();
+        self.entries = self.entries.max(counters.table_entries.unwrap_or(0));
+    }
+}
+
 impl Course {
     fn new(policy: &str, workload: &Workload, setup: &Setup) -> Result<Course> {
         let mem = MemEnv::new(SEED);
@@ -203,7 +224,7 @@ impl Course {
         let mut stream = Stream::new(phase, keys, value_bytes, self.base, SEED, 0, None);
         let (mut chunk, mut value, mut operations) = (Chunk::default(), Vec::new(), 0_u64);
         let mut puts = Histogram::<u64>::new_with_bounds(1, LONGEST, 3).map_err(|e| e.to_string())?;
-        let (mut runs, mut looks) = (0, 0);
+        let mut looks = Looks::default();
         let mut depths = self.depths.then(Depths::new).transpose()?;
         while stream.fill(&mut chunk, &|id| self.oracle.is_present(id))? {
             for operation in &chunk.operations {
@@ -221,8 +242,7 @@ impl Course {
                     _ => {}
                 }
                 if operations.is_multiple_of(LOOK) {
-                    runs += self.open.counters().runs_per_level.iter().flatten().sum::<u64>();
-                    looks += 1;
+                    looks.add(&self.open.counters());
                 }
                 operations += 1;
                 if operations.is_multiple_of(READ_LOG) {
@@ -253,7 +273,8 @@ impl Course {
             merged: each(grown(|c| c.merge_bytes) / BLOCK),
             waits: (waited.0 - had_waited.0, (waited.1 - had_waited.1) / SLOWER as f64),
             put_p999: puts.value_at_quantile(0.999) as f64 / SLOWER as f64,
-            mean_runs: runs as f64 / f64::from(looks.max(1)),
+            mean_runs: looks.runs as f64 / looks.count.max(1) as f64,
+            space: looks.entries as f64 / self.base.max(1) as f64,
             levels: after.0.runs_per_level.clone().unwrap_or_default(),
             reads,
             deepest,

@@ -2,7 +2,7 @@
 
 mod sim;
 
-pub(crate) use sim::{PipelineArgs, SimArgs, SimKind};
+pub(crate) use sim::{GrowthArgs, PipelineArgs, SimArgs, SimKind};
 
 use crate::escape::{BadEscape, Bytes, unescape};
 use crate::input::columns::Named;
@@ -172,6 +172,7 @@ impl Command {
             Command::Policy(a) => a.json,
             Command::Options(a) => a.json,
             Command::Sim(SimArgs { kind: Some(SimKind::Pipeline(a)), .. }) => a.json,
+            Command::Sim(SimArgs { kind: Some(SimKind::Growth(a)), .. }) => a.json,
             Command::Sim(a) => a.json,
             Command::Put(_) | Command::Get(_) | Command::Delete(_) | Command::Scan(_) | Command::Count(_) => {
                 false

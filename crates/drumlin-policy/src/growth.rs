@@ -9,5 +9,7 @@ pub use crate::compaction::growth::Shape;
 /// shape for them. `units` is at most [`u16::MAX`] - 1; a cycle of the engine has at most 4096.
 pub fn word(units: u32, shape: Shape) -> Vec<u16> {
     let units = units.clamp(1, u32::from(u16::MAX) - 1) as u16;
-    Schedule::of_any_size(units + 1, shape, &SizeCurve::default()).word()
+    let mut word = Schedule::of_any_size(units + 1, shape, &SizeCurve::default()).word().to_vec();
+    word.truncate(usize::from(units));
+    word
 }

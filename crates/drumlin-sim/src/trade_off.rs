@@ -101,6 +101,8 @@ fn horizontal(units: u32, shape: Shape) -> Scheme {
         Shape::Leveling(bound) => ("horizontal leveling", format!("l = {bound}")),
         Shape::Tiering(bound) => ("horizontal tiering", format!("l = {bound}")),
         Shape::Weighted(k) => ("weighted", format!("rho = 2^({k}/4)")),
+        Shape::PublishedLeveling { levels, .. } => ("Algorithm 1", format!("l = {levels}")),
+        Shape::PublishedTiering(levels) => ("Algorithm 2", format!("l = {levels}")),
     };
     let mut runs: Vec<u16> = Vec::new();
     let flushes = word(units, shape).into_iter().map(|covered| {
@@ -121,9 +123,11 @@ pub fn trade_off(units: u32) -> Vec<Scheme> {
     for is_leveled in [true, false] {
         schemes.extend((2..=10).map(|ratio| vertical(units, ratio, is_leveled)));
     }
+    schemes.extend((2..=5).map(|levels| horizontal(units, Shape::PublishedLeveling { levels, delta: 0 })));
+    schemes.extend((2..=5).map(|levels| horizontal(units, Shape::PublishedTiering(levels))));
     schemes.extend((1..=5).map(|bound| horizontal(units, Shape::Leveling(bound))));
     schemes.extend((1..=5).map(|bound| horizontal(units, Shape::Tiering(bound))));
-    schemes.extend((-28..=28).step_by(2).map(|k| horizontal(units, Shape::Weighted(k))));
+    schemes.extend((-28..=28).map(|k| horizontal(units, Shape::Weighted(k))));
     schemes
 }
 

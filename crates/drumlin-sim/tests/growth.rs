@@ -154,3 +154,31 @@ fn foreign_trees_are_cleared_once() {
         assert!(merged <= 100, "{name}: {merged} units merged");
     }
 }
+
+/// When writes stop and reads go on, at most three steps bring the tree to its last levels: they cost no more than what
+/// readers have spent on the runs before.
+#[test]
+fn readers_of_a_quiet_tree_pay_for_a_collapse() {
+    let mut world = world();
+    let mut policy = by_name("vertiorizon:2").unwrap();
+    for _ in 0..200 {
+        flush(&mut world, &mut *policy);
+    }
+    while horizontal_runs(world.tree()) < 3 {
+        flush(&mut world, &mut *policy);
+    }
+    let (before, plans) = (world.totals.merged, world.totals.plans);
+    // Each run costs readers a second a second, and the clock of this world advances by a microsecond a decision.
+    world.load.gets = 1e9;
+    world.costs.probe_ns = 1000.0;
+    let mut decisions = 0;
+    while horizontal_runs(world.tree()) > 0 {
+        world.settle(&mut *policy, 1000).unwrap();
+        decisions += 1;
+        assert!(decisions < 10_000_000, "{} runs are left", horizontal_runs(world.tree()));
+    }
+    assert!(world.totals.plans - plans <= 3, "{} plans", world.totals.plans - plans);
+    // Three runs cost 3 ms a decision, the last one a millisecond; merges run at 150 MB/s.
+    let paid = decisions as f64 * 3e-3 * 150e6;
+    assert!((world.totals.merged - before) as f64 <= 1.1 * paid, "{} {paid}", world.totals.merged - before);
+}

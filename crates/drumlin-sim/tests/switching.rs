@@ -27,6 +27,7 @@ const POLICIES: &[&str] = &[
     "adaptive-ucs",
     "vertiorizon",
     "vertiorizon:1.5",
+    "vertiorizon:paper",
     "horizontal-leveling:2",
     "horizontal-tiering:3",
     "horizontal-lazy:2/3",

@@ -37,6 +37,7 @@ pub const POLICIES: &[&str] = &[
     "horizontal-leveling:2",
     "horizontal-tiering:3",
     "horizontal-lazy:2/3",
+    "vertiorizon:paper",
 ];
 
 /// A keyspace of a workload.

@@ -71,7 +71,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
             let PacedArgs { entries, value_bytes, flush_bytes, .. } = *paced_args;
             match paced_setup(&args.common, [entries, flush_bytes], value_bytes, &["compaction"]) {
                 Err(what) => Ended::Usage(what),
-                Ok(setup) => or_failed(show_paced(paced_args, &args.common, setup)),
+                Ok(setup) => or_failed(show_paced(paced_args, &args.common, setup, program)),
             }
         }
         Family::Oracle(oracle_args) => {
@@ -132,8 +132,14 @@ fn paced_setup(
 }
 
 /// Runs the dynamic phases with the clock of a disk model, and prints the results of each policy.
-fn show_paced(args: &PacedArgs, common: &Common, setup: paced::Setup) -> crate::engine::Result<()> {
+fn show_paced(
+    args: &PacedArgs,
+    common: &Common,
+    setup: paced::Setup,
+    program: &Program,
+) -> crate::engine::Result<()> {
     check_targets(common)?;
+    let started_utc = now_utc();
     let setup = paced::Setup { depths: args.depths, ..setup };
     let mut courses = Vec::new();
     for policy in &args.policies {
@@ -144,7 +150,19 @@ fn show_paced(args: &PacedArgs, common: &Common, setup: paced::Setup) -> crate::
         print(&(course.text(first, &args.policies[0], args.explain) + "\n"))?;
         courses.push(course);
     }
-    common.json.iter().try_for_each(|path| write_json(path, &courses))
+    let report =
+        paced::page::Report { origin: origin(started_utc, program), plan: args.plan.clone(), courses };
+    common.json.iter().try_for_each(|path| write_json(path, &report))
+}
+
+/// Returns what is needed to repeat this run.
+fn origin(started_utc: String, program: &Program) -> Origin {
+    Origin {
+        command: machine::command_line(),
+        started_utc,
+        machine: machine::machine(Path::new(".")),
+        build: build(Vec::new(), program.allocator),
+    }
 }
 
 /// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
@@ -220,12 +238,7 @@ fn show_allotment(
     drop(shown);
     print(&allotment::shown::text(&courses))?;
     let results = allotment::shown::Results {
-        origin: Origin {
-            command: machine::command_line(),
-            started_utc,
-            machine: machine::machine(Path::new(".")),
-            build: build(Vec::new(), program.allocator),
-        },
+        origin: origin(started_utc, program),
         courses: allotment::shown::rounded(&courses),
     };
     common.json.iter().try_for_each(|path| write_json(path, &results))

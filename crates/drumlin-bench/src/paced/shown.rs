@@ -34,7 +34,7 @@ impl Counted {
         let wide = self.wide();
         let mut text = format!(
             "{}: {:.2} us per operation, {:.2} of {name}; {:.3} blocks compacted\n\
-             {:<wide$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>11}  runs of levels\n",
+             {:<wide$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>12}{:>7}{:>7}{:>11}  runs of levels\n",
             self.policy,
             self.nanos / 1e3,
             self.nanos / first,
@@ -48,6 +48,7 @@ impl Counted {
             "waited ms",
             "put p99.9",
             "runs",
+            "space",
             "predicted",
         );
         for phase in &self.phases {
@@ -55,7 +56,7 @@ impl Counted {
             let levels: Vec<String> = phase.levels.iter().map(u64::to_string).collect();
             let _ = writeln!(
                 text,
-                "{:<wide$}{:>9.2}{:>9.3}{:>9.4}{:>9.4}{:>9}{:>11.1}{:>12.1}{:>7.1}{predicted:>11}  {}",
+                "{:<wide$}{:>9.2}{:>9.3}{:>9.4}{:>9.4}{:>9}{:>11.1}{:>12.1}{:>7.1}{:>7.2}{predicted:>11}  {}",
                 phase.name,
                 phase.nanos / 1e3,
                 phase.fetched,
@@ -65,6 +66,7 @@ impl Counted {
                 phase.waits.1,
                 phase.put_p999 / 1e3,
                 phase.mean_runs,
+                phase.space,
                 levels.join(" "),
             );
         }
@@ -141,6 +143,7 @@ pub(super) mod tests {
             waits: (0, 0.0),
             put_p999: 1000.0,
             mean_runs: 3.0,
+            space: 1.5,
             levels: vec![2, 1],
             reads: Vec::new(),
             deepest: Vec::new(),

@@ -3,6 +3,8 @@
 //! At scale 1 a plan loads 40.96 million entries of 24 + 1000 bytes in random key order, waits until the store is
 //! idle, and then runs the same number of operations in each phase. Keys are uniform and present. A range is a new
 //! iterator, a seek and 16 entries. Two thirds of the updates insert new keys, and one third overwrites.
+//!
+//! The plans `growth` and `growth-zipf` have the four mixes of Vertiorizon instead. All their updates overwrite.
 
 use super::{Action, After, Entries, Phase, Workload, scaled};
 use crate::engine::{Direction, Result};
@@ -22,6 +24,14 @@ const VERSIONS_OPS: u64 = 6_250_000 * 16;
 const RANGE: u32 = 16;
 /// Fraction of updates that insert a new key.
 const NEW_SHARE: f64 = 2.0 / 3.0;
+
+/// Mixes of Vertiorizon.
+const GROWTH: [(&str, Mix); 4] = [
+    ("read-heavy", [0.0, 10.0, 90.0]),
+    ("balanced", [0.0, 50.0, 50.0]),
+    ("write-heavy", [0.0, 90.0, 10.0]),
+    ("range", [25.0, 75.0, 0.0]),
+];
 
 /// Percentages of ranges, updates and point reads.
 type Mix = [f64; 3];
@@ -74,6 +84,10 @@ fn gradient(ops: u64) -> Vec<Phase> {
     phases.collect()
 }
 
+fn growth(ops: u64, keys: Target) -> Vec<Phase> {
+    GROWTH.iter().map(|(name, mix)| phase(name, ops, *mix, 0.0, keys)).collect()
+}
+
 /// Returns the workload of the plan called `plan`, or of the plan file of that name.
 pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
     let ops = scaled(ENTRIES, scale);
@@ -83,6 +97,8 @@ pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
         "II" => phases.extend(letters("JEBFDC", ops, NEW_SHARE)),
         "III" => phases.extend(letters("GHI", ops / 2, NEW_SHARE)),
         "gradient" => phases.extend(gradient(scaled(GRADIENT_OPS, scale))),
+        "growth" => phases.extend(growth(ops, Target::Uniform)),
+        "growth-zipf" => phases.extend(growth(ops, Target::Zipf { theta: YCSB_THETA })),
         "versions" => {
             phases = vec![preload(scaled(VERSIONS_KEYS, scale))];
             phases.extend(letters("GHI", scaled(VERSIONS_OPS, scale) / 3, 0.0));
@@ -173,10 +189,16 @@ mod tests {
         assert_eq!(names("gradient").len(), 18);
         assert_eq!(names("gradient")[9], "09 u=90 488");
         assert_eq!(names("versions")[0], "preload 977");
+        let growth = "preload 40000, read-heavy 40000, balanced 40000, write-heavy 40000, range 40000";
+        assert_eq!(
+            (names("growth").join(", "), names("growth-zipf").join(", ")),
+            (growth.into(), growth.into())
+        );
         let live = |plan| workload(plan, 1.0 / 1024.0).expect("a known plan").live_bytes();
         // A third of 1 + 98 + 2 + 33 + 1 + 49 percent overwrites; the rest of the updates are new keys.
         let share = (1.0 + 98.0 + 2.0 + 100.0 / 3.0 + 1.0 + 49.0) / 100.0 * 2.0 / 3.0;
         assert_eq!(live("I") / 100_000, ((1.0 + share) * 40_000.0 * 1024.0) as u64 / 100_000);
+        assert_eq!(live("growth"), 40_000 * 1024, "no new keys");
         assert_eq!(live("versions"), 977 * 1024, "hot keys only");
     }
 

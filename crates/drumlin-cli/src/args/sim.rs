@@ -65,6 +65,31 @@ pub(crate) enum SimKind {
     /// the paper. A smaller --load shows the same shape in less time.
     #[command(after_help = "Example: drumlin sim pipeline --load 2048 --slots 1,4 --html page.html")]
     Pipeline(PipelineArgs),
+    /// Compute what growth schemes write and how many runs they keep, exactly (Vertiorizon)
+    ///
+    /// Columns of the table: writes = units written per flushed unit, flush included; joined = the same where a flush
+    /// joins its merge, as in the paper; runs = mean number of runs; most = most runs; excess = writes beyond those of
+    /// the weighted schedules at the same number of runs. A unit is one full flush.
+    ///
+    /// Reproduces figure 10a of the Vertiorizon paper.
+    #[command(after_help = "Example: drumlin sim growth --units 1000 --html page.html")]
+    Growth(GrowthArgs),
+}
+
+/// Arguments of the growth schemes.
+#[derive(Args, Debug)]
+pub(crate) struct GrowthArgs {
+    /// Number of flushes; 16384 are 1 TiB of flushes of 64 MiB
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=20_000))]
+    pub(crate) units: u32,
+
+    /// Write an HTML page with the curves to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 
 mod access;
 mod care;
+mod growth;
 mod load;
 mod pipeline;
 mod pipeline_course;

@@ -4,7 +4,7 @@
 //! percentile of write waits, and how well ARCE predicted operation cost and compaction time. The results depend only
 //! on the arguments.
 
-use super::pipeline;
+use super::{growth, pipeline};
 use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
@@ -32,8 +32,10 @@ const POLICIES: [&str; 12] = [
 const MIB: f64 = 1_048_576.0;
 
 pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
-    if let Some(SimKind::Pipeline(args)) = &args.kind {
-        return pipeline::pipeline(args, out);
+    match &args.kind {
+        Some(SimKind::Pipeline(args)) => return pipeline::pipeline(args, out),
+        Some(SimKind::Growth(args)) => return growth::growth(args, out),
+        None => {}
     }
     let known = PLANS.iter().find(|(name, ..)| *name == args.plan);
     let (letters, share) = known.map_or((args.plan.as_str(), 1.0), |(_, letters, share)| (*letters, *share));

@@ -247,6 +247,27 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
 }
 
 #[test]
+fn growth_schemes_are_computed_into_a_table_a_page_and_json() {
+    let bench = Bench::new();
+    let table = bench.ends(0, "sim growth --units 100 --html page.html");
+    assert!(table.lines().count() > 40, "{table}");
+    let page = std::fs::read_to_string(bench.path("page.html")).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && !page.contains("<script"));
+    assert!(page.contains("figure 10a"));
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.ends(0, "sim growth --units 100 --json")).expect("JSON");
+    let excess = |family: &str| -> Vec<f64> {
+        let rows = json.as_array().expect("rows").iter().filter(|row| row["family"] == family);
+        rows.filter_map(|row| row["excess"].as_f64()).collect()
+    };
+    for family in ["vertical leveling", "vertical tiering", "Algorithm 1", "Algorithm 2"] {
+        let found = excess(family);
+        assert!(!found.is_empty() && found.iter().all(|share| *share > -0.01), "{family}: {found:?}");
+    }
+    bench.ends(2, "sim growth --units 2");
+}
+
+#[test]
 fn a_simulated_load_runs_on_the_engine_too() {
     let bench = Bench::new();
     let line = "sim pipeline --load 2048 --slots 1 --detail 2 --policy tiering:4 --modes split --engine 1024";

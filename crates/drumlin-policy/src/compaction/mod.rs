@@ -114,7 +114,7 @@ static REGISTRY: &[RegistryEntry] = &[
     },
     RegistryEntry {
         name: "vertiorizon",
-        arguments: "[S]",
+        arguments: "[S|paper]",
         doc: "the schedule with the least merges and runs for the measured load, in S times the space (Vertiorizon)",
         build: growth::vertiorizon,
     },
@@ -204,6 +204,7 @@ mod tests {
             "arce:8/24/2/1",
             "arce:1.5/none/2/none",
             "vertiorizon:1.3",
+            "vertiorizon:paper",
             "horizontal-leveling:3",
             "horizontal-tiering:2/1.5",
             "horizontal-lazy:4/3",

@@ -127,8 +127,8 @@ pub enum StallCause {
     /// Memtables are full: a flush must free memory.
     Memory,
     /// There are too many runs: a compaction must reduce them. The policy decides which runs count. `1-leveling`,
-    /// `leveling`, `tiering`, `lazy-leveling` and `fluid` count those of level 0, `universal`, `ucs` and `adaptive-ucs`
-    /// all, and `arce` those that cover recently read keys.
+    /// `leveling`, `tiering`, `lazy-leveling` and `fluid` count those of level 0, `universal`, `ucs`,
+    /// `adaptive-ucs` and the policies that grow by schedules all, and `arce` those that cover recently read keys.
     Runs,
 }
 

@@ -101,8 +101,11 @@ settings! {
     /// `tiering`, `lazy-leveling`, `fluid`, `universal`, `ucs` and `adaptive-ucs` follow published designs. A change
     /// replaces the policy at once. No policy changes the results of reads. `leveling`, `tiering` and `lazy-leveling`
     /// take a size ratio T of 2 to 100 (default 10), `1-leveling` takes `static`, `dynamic` or T, `ucs` takes w
-    /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. All but `arce` also take a last
-    /// argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it.
+    /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. These but `arce` also take a last
+    /// argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon`,
+    /// `horizontal-leveling`, `horizontal-tiering` and `horizontal-lazy` plan the merges of many flushes ahead;
+    /// `vertiorizon` takes a space target (default 1.15), the next two take the number of levels l (default 2) and,
+    /// after a slash, a space target, the last one takes T/L (default 6/3).
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The

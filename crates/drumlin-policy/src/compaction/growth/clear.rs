@@ -35,6 +35,8 @@ pub(super) struct Clear<'a> {
     pub(super) kept: u64,
     /// Whether V1 gets a new run for each clear.
     pub(super) is_tiered: bool,
+    /// Whether clears are those of the paper: everything goes into V1, and then V1 cell by cell into V2.
+    pub(super) is_published: bool,
     /// When it should be done.
     pub(super) deadline: u64,
 }
@@ -51,6 +53,14 @@ impl Clear<'_> {
             return Vec::from([plan]);
         }
         let old = self.old();
+        let is_clear = !old.is_empty();
+        let middle_bytes: u64 = self.level(middle).iter().map(RunView::bytes).sum();
+        // Between clears, V1 is left alone until it is a quarter too large.
+        let slack = if self.is_published { 0 } else { self.kept / 4 };
+        let is_large = !self.is_tiered && middle_bytes > self.kept + slack;
+        if !is_clear && !is_large && self.level(bottom).len() < 2 {
+            return Vec::new();
+        }
         let bytes: u64 = self.level(bottom).iter().map(RunView::bytes).sum();
         let least = (bytes / CELLS).max(self.limits.file_bytes / 2).max(1);
         let cells = cells(&old, self.level(middle), self.level(bottom), least);
@@ -61,16 +71,19 @@ impl Clear<'_> {
         let mut left = in_flight.saturating_sub(busy);
         let mut most = (2 * self.limits.slots.max(1) as usize + 1)
             .saturating_sub(self.tickets.iter().filter(started).count());
-        let is_clear = !old.is_empty();
-        let middle_bytes: u64 = cells.iter().map(|cell| cell.middle).sum();
-        // Between clears, V1 is left alone until it is a quarter too large.
-        let is_large = !self.is_tiered && middle_bytes > self.kept + self.kept / 4;
-        let kept = if is_clear || is_large { self.kept } else { u64::MAX };
+        let pushes = if is_clear { !self.is_published } else { is_large };
+        let kept = if pushes { self.kept } else { u64::MAX };
         let is_pushed = pushed(&cells, kept);
         let mut plans = Vec::new();
         let mut at = 0;
         while at < cells.len() && left > 0 && most > 0 {
-            let end = self.group(&cells, &is_pushed, at, in_flight / 2, is_clear);
+            // The published clear is one compaction; its pushes are one file each.
+            let most_bytes = match self.is_published {
+                true if is_clear => u64::MAX,
+                true => 0,
+                false => in_flight / 2,
+            };
+            let end = self.group(&cells, &is_pushed, at, most_bytes, is_clear);
             if end > at {
                 let (plan, bytes) = self.plan(&old, &cells[at..end], is_pushed[at]);
                 let out = plan.as_ref().map(|plan| plan.out);

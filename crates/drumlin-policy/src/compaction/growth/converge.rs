@@ -48,6 +48,12 @@ pub(super) fn plans(scene: &Scene<'_>, position: &Position<'_>) -> Vec<Plan> {
     plans
 }
 
+/// Returns the merge of all runs of the cycle into one, unless one of them is busy.
+pub(super) fn collapsed(scene: &Scene<'_>, position: &Position<'_>) -> Option<Plan> {
+    let slot = Slot { lo: 1, hi: position.units, depth: 0, dies: scene.schedule.units() };
+    merge(scene, position, &slot, &position.current)
+}
+
 fn of_slot(scene: &Scene<'_>, position: &Position<'_>, slot: &Slot) -> Option<Plan> {
     let is_inside = |run: &&CycleRun<'_>| slot.lo <= run.units.lo && run.units.hi <= slot.hi;
     let inside: Vec<CycleRun<'_>> = position.current.iter().filter(is_inside).copied().collect();

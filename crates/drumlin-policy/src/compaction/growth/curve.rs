@@ -41,6 +41,11 @@ impl SizeCurve {
         (0..=u64::from(most)).map(|units| size(&points, units)).collect()
     }
 
+    /// Returns the share of a unit that the next one overwrites (the paper's alpha).
+    pub(super) fn hot_share(&self) -> f64 {
+        1.0 - f64::from(self.0[0]) / 255.0
+    }
+
     /// Learns from runs of known units and bytes (in units), in any order.
     ///
     /// The doubling that the units of a run lie in moves by an eighth, at least by one byte step, towards the measured

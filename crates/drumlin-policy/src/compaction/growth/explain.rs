@@ -1,7 +1,8 @@
 //! What a growth policy tells people: its cycle, its schedule and why, and the runs that it has and wants.
 
 use super::position::Position;
-use super::schedule::{Schedule, Shape};
+use super::schedule::Schedule;
+use super::shape::Shape;
 use super::space::Sizes;
 use super::tag::Cycle;
 use crate::compaction::reason::{Counted, size};
@@ -69,6 +70,10 @@ fn shape(shape: Shape) -> String {
     match shape {
         Shape::Leveling(bound) => format!("leveling (at most {})", Counted(bound.into(), "run")),
         Shape::Tiering(bound) => format!("tiering (each unit written at most {bound} times)"),
+        Shape::PublishedLeveling { levels, delta } => {
+            format!("Algorithm 1 of the paper ({levels} levels, delta {delta})")
+        }
+        Shape::PublishedTiering(levels) => format!("Algorithm 2 of the paper ({levels} levels)"),
         Shape::Weighted(k) => {
             format!("weighted (k {k}: rho {:.3})", crate::real::power(2.0, f64::from(k) / 4.0))
         }

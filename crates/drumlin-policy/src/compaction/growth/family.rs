@@ -1,6 +1,7 @@
 //! The policies that grow by a schedule, and their arguments.
 
-use super::schedule::Shape;
+use super::published;
+use super::shape::Shape;
 use super::space::{Sizes, sizes};
 use super::tag::BOUNDS;
 use crate::compaction::arguments::Arguments;
@@ -28,6 +29,8 @@ pub(super) enum Family {
     Lazy { ratio: u32, levels: u8 },
     /// Weighted schedule, and V1 between H and V2.
     Vertiorizon { target: f64 },
+    /// The scheme of the paper as published, with T = 6.
+    Published,
 }
 
 impl Family {
@@ -55,8 +58,11 @@ impl Family {
         Ok(Family::Lazy { ratio, levels })
     }
 
-    /// Parses `[S]`.
+    /// Parses `[S]` or `paper`.
     pub(super) fn vertiorizon(arguments: &Arguments<'_>) -> Result<Family, PolicyError> {
+        if arguments.text == "paper" {
+            return Ok(Family::Published);
+        }
         Ok(Family::Vertiorizon { target: parse_target(arguments, arguments.text)? })
     }
 
@@ -70,6 +76,7 @@ impl Family {
             Family::Tiering { bound, target } => of("horizontal-tiering", bound, target),
             Family::Lazy { ratio, levels } => format!("horizontal-lazy:{ratio}/{levels}"),
             Family::Vertiorizon { target } => format!("vertiorizon:{target}"),
+            Family::Published => "vertiorizon:paper".into(),
         }
     }
 
@@ -77,6 +84,7 @@ impl Family {
     pub(super) fn allows(&self, shape: Shape) -> bool {
         match self {
             Family::Vertiorizon { .. } => matches!(shape, Shape::Weighted(_)),
+            Family::Published => shape.is_published(),
             _ => shape == self.shape(),
         }
     }
@@ -88,11 +96,12 @@ impl Family {
             Family::Tiering { bound, .. } => Shape::Tiering(bound),
             Family::Lazy { levels, .. } => Shape::Tiering(levels - 1),
             Family::Vertiorizon { .. } => Shape::Weighted(0),
+            Family::Published => Shape::PublishedLeveling { levels: 2, delta: 0 },
         }
     }
 
-    /// Returns the sizes of a cycle above a V2 of `bottom` units.
-    pub(super) fn sizes(&self, bottom: f64) -> Sizes {
+    /// Returns the sizes of a cycle above a V2 of `bottom` units. The cycle before had `before` units.
+    pub(super) fn sizes(&self, bottom: f64, before: Option<u16>) -> Sizes {
         match *self {
             Family::Leveling { target, .. } | Family::Tiering { target, .. } => sizes(bottom, target, false),
             Family::Vertiorizon { target } => sizes(bottom, target, true),
@@ -100,12 +109,16 @@ impl Family {
                 let units = ratio.pow(u32::from(levels) - 1) as u16;
                 Sizes { obsolete: f64::INFINITY, units, kept: 0.0 }
             }
+            Family::Published => {
+                let units = published::units(before, bottom);
+                Sizes { obsolete: f64::INFINITY, units, kept: published::RATIO / core::f64::consts::SQRT_2 }
+            }
         }
     }
 
     /// Returns whether the schedule follows the load.
     pub(super) fn is_tuned(&self) -> bool {
-        matches!(self, Family::Vertiorizon { .. })
+        matches!(self, Family::Vertiorizon { .. } | Family::Published)
     }
 }
 

@@ -15,25 +15,31 @@
 //!   pushes all of H into V2.
 //! - `horizontal-lazy:T/L`: lazy leveling with the tiered schedule in place of its tiers.
 //! - `vertiorizon`: the schedule with the least merges + rho * runs, with rho as measured, and V1.
+//! - `vertiorizon:paper`: the scheme as published, for comparison.
 //!
 //! # Where the code is
 //!
-//! - [`curve`], [`schedule`]: sizes of merged runs, and the optimal schedules.
+//! - [`curve`], [`shape`], [`schedule`]: sizes of merged runs, and the optimal schedules.
+//! - [`published`]: the paper's algorithms and tuning, for comparison.
 //! - [`tag`], [`position`]: what the tree itself says about its cycle.
 //! - [`space`], [`rho`], [`family`]: n, V1 and the weight of reads, and which policy uses what.
-//! - [`converge`], [`cells`], [`clear`]: merges of the present cycle, and clears.
+//! - [`converge`], [`cells`], [`clear`]: merges of the present cycle, and clears. [`collapse`]: merges for readers of a
+//!   store without writes.
 //! - [`policy`], [`explain`]: the policy call, and what it tells people.
 
 mod cells;
 mod clear;
+mod collapse;
 mod converge;
 mod curve;
 mod explain;
 mod family;
 mod policy;
 mod position;
+mod published;
 mod rho;
 mod schedule;
+mod shape;
 mod space;
 mod tag;
 
@@ -45,7 +51,7 @@ use policy::Growth;
 
 pub(crate) use curve::SizeCurve;
 pub(crate) use schedule::Schedule;
-pub use schedule::Shape;
+pub use shape::Shape;
 
 type Built = Result<Box<dyn CompactionPolicy>, PolicyError>;
 

@@ -1,13 +1,16 @@
 //! The policy call: where the tree stands, whether a clear is due, and what is merged next.
 
 use super::clear::Clear;
-use super::converge::{Scene, plans as merges};
+use super::collapse::ReadDebt;
+use super::converge::{Scene, collapsed, plans as merges};
 use super::curve::{DOUBLINGS, SizeCurve};
 use super::explain::{Told, tell};
 use super::family::Family;
-use super::position::{CycleRun, Position, newest_cycle, position, vertical};
+use super::position::{CycleRun, newest_cycle, position, vertical};
+use super::published;
 use super::rho::{choose, nearest, read_cost, rho};
-use super::schedule::{Schedule, Shape};
+use super::schedule::Schedule;
+use super::shape::Shape;
 use super::space::{Sizes, steady};
 use super::tag::{Cycle, encode};
 use crate::compaction::preset::drain;
@@ -43,6 +46,12 @@ pub(super) struct Growth {
     /// Bytes of the last flushes, oldest first.
     flushes: Vec<u64>,
     rho: Option<f64>,
+    /// Operations as the published tuning sees them.
+    mix: Option<published::Mix>,
+    debt: ReadDebt,
+    /// Whether old runs are left that no plan may take, such as those below a damaged table. The next cycle then begins
+    /// nevertheless, so that its merges go on.
+    is_stuck: bool,
     is_tiered: bool,
     is_frozen: bool,
     told: Told,
@@ -59,6 +68,9 @@ impl Growth {
             curve: SizeCurve::default(),
             flushes: Vec::new(),
             rho: None,
+            mix: None,
+            debt: ReadDebt::default(),
+            is_stuck: false,
             is_tiered: false,
             is_frozen: false,
             told: Told::default(),
@@ -111,10 +123,18 @@ impl Growth {
             self.learn(tree, &cycle);
         }
         let bottom = tree.levels.last().map_or(0, |level| level.bytes());
-        let sizes = self.family.sizes(if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 });
+        let units_below = if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 };
+        let sizes = self.family.sizes(units_below, before.map(|cycle| cycle.units));
         let kept = before.filter(|cycle| self.family.allows(cycle.shape));
-        let units = kept.map_or(sizes.units, |cycle| steady(cycle.units, sizes.units));
+        let units = match kept.filter(|cycle| !cycle.shape.is_published()) {
+            Some(cycle) => steady(cycle.units, sizes.units),
+            None => sizes.units,
+        };
         let (shape, curve) = match kept.map(|cycle| (cycle.shape, cycle.curve)) {
+            Some((shape, _)) if shape.is_published() => {
+                let delta = published::delta(self.curve.hot_share());
+                (self.mix.map_or(shape, |mix| published::tuned(units, &mix, delta)), self.curve)
+            }
             Some((Shape::Weighted(k), curve)) => {
                 let measured = (self.rho.map(nearest), self.curve);
                 let (k, curve) = choose(units, (k, curve), measured);
@@ -124,7 +144,8 @@ impl Growth {
         };
         if let Some(rho) = self.rho {
             let (below, above) = TIERED_BELOW;
-            self.is_tiered = self.family.is_tuned() && (rho < below || self.is_tiered && rho < above);
+            self.is_tiered = matches!(self.family, Family::Vertiorizon { .. })
+                && (rho < below || self.is_tiered && rho < above);
         }
         Cycle { number, units, shape, curve, unit_kib }
     }
@@ -149,13 +170,18 @@ impl Growth {
     }
 
     /// Returns the cause of a clear, if one is due.
-    fn due(&self, tree: &TreeView, cycle: &Cycle, position: &Position<'_>, sizes: &Sizes) -> Option<String> {
+    fn due(&self, input: &PolicyInput<'_>, tree: &TreeView, cycle: &Cycle, sizes: &Sizes) -> Option<String> {
         let unit = cycle.unit_bytes();
+        let position = position(tree, cycle.number);
         let (middle, bottom) = vertical(tree);
         let of = |level: u8| tree.levels.get(usize::from(level)).map_or(0, |level| level.bytes());
         let (above, bottom) = (position.current_bytes + of(middle), of(bottom));
         if position.units >= cycle.units {
             return Some(format!("unit {} of {}", position.units, cycle.units));
+        }
+        if position.current.len() == 1 && self.collapses(input, tree.bytes()) {
+            let seconds = self.debt.seconds();
+            return Some(format!("readers spent {seconds:.1} s on the last run, as long as a clear takes"));
         }
         if unit == 0 {
             return None;
@@ -169,6 +195,21 @@ impl Growth {
             return Some(format!("{above} bytes above the last level, {most:.0} allowed"));
         }
         None
+    }
+
+    /// Returns whether the runs of a published schedule are those that it wants, or the cycle is a quarter too long.
+    fn has_merged(&self, projected: &TreeView, cycle: &Cycle, schedule: &Schedule) -> bool {
+        let found = position(projected, cycle.number);
+        let wanted = schedule.target(found.units).len();
+        let is_done = found.current.iter().all(|run| run.run.idle) && found.current.len() <= wanted;
+        !cycle.shape.is_published() || is_done || found.units > cycle.units + cycle.units / 4
+    }
+
+    /// Returns whether readers have paid for a merge of `bytes`.
+    fn collapses(&self, input: &PolicyInput<'_>, bytes: u64) -> bool {
+        let is_quiet =
+            input.tickets.is_empty() && !input.frozen && matches!(self.family, Family::Vertiorizon { .. });
+        is_quiet && self.debt.pays(bytes, input.costs.compaction_bytes_per_s)
     }
 
     fn pace(&self, input: &PolicyInput<'_>, schedule: &Schedule, plans: &[Plan]) -> Pace {
@@ -185,6 +226,19 @@ impl Growth {
     }
 }
 
+/// Returns the operations of a load, unless there are none.
+fn mix(input: &PolicyInput<'_>) -> Option<published::Mix> {
+    let load = input.load;
+    let all = load.writes + load.gets + load.seeks;
+    (all.is_finite() && all > 0.0 && load.entry_bytes > 0.0).then(|| published::Mix {
+        writes: load.writes / all,
+        gets: load.gets / all,
+        seeks: load.seeks / all,
+        false_positives: input.tree.false_positive_rate(),
+        page_entries: (4096.0 / load.entry_bytes).max(1.0),
+    })
+}
+
 fn in_kib(bytes: u64) -> u32 {
     u32::try_from(bytes >> 10).unwrap_or(u32::MAX)
 }
@@ -198,15 +252,18 @@ impl CompactionPolicy for Growth {
         self.is_frozen = input.frozen;
         if !input.frozen {
             self.rho = rho(input.load, input.costs, input.tree.false_positive_rate()).or(self.rho);
+            self.mix = mix(input).or(self.mix);
         }
         let projected = input.tree.projected();
         let (mut cycle, mut schedule) = self.follow(&projected, input.limits.memtable_bytes);
         let bottom = projected.levels.last().map_or(0, |level| level.bytes());
         let unit = cycle.unit_bytes();
-        let sizes = self.family.sizes(if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 });
-        // A clear waits for the one before.
-        if position(input.tree, cycle.number).old.is_empty()
-            && let Some(why) = self.due(&projected, &cycle, &position(&projected, cycle.number), &sizes)
+        let units_below = if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 };
+        let sizes = self.family.sizes(units_below, Some(cycle.units));
+        // A clear waits for the one before, and the published one for the last merge.
+        if (position(input.tree, cycle.number).old.is_empty() || self.is_stuck && input.tickets.is_empty())
+            && self.has_merged(&projected, &cycle, &schedule)
+            && let Some(why) = self.due(input, &projected, &cycle, &sizes)
         {
             (cycle, schedule) = self.begin(&projected, input.limits.memtable_bytes);
             self.told.clear = format!("cycle {} began: {why}", cycle.number);
@@ -227,13 +284,19 @@ impl CompactionPolicy for Growth {
             cycle: &cycle,
             kept: (sizes.kept * f64::from(cycle.units) * cycle.unit_bytes() as f64) as u64,
             is_tiered: self.is_tiered,
+            is_published: cycle.shape.is_published(),
             deadline: self.before + u64::from(cycle.units),
         };
         plans.extend(clear.plans(&position));
+        let reads = read_cost(input.load, input.costs, input.tree.false_positive_rate());
+        self.debt.add((position.current.len(), position.units), input.now, reads);
+        if plans.is_empty() && self.collapses(input, position.current_bytes) {
+            plans.extend(collapsed(&scene, &position));
+        }
+        self.is_stuck = plans.is_empty() && input.tickets.is_empty() && !position.old.is_empty();
         let most = 2 * input.limits.slots.max(1) as usize + 1 + projected.levels.len();
         plans.truncate(most.saturating_sub(input.tickets.len()));
         let pace = self.pace(input, &schedule, &plans);
-        let reads = read_cost(input.load, input.costs, input.tree.false_positive_rate());
         self.told.decided(&cycle, &schedule, &position, (self.rho, reads), &sizes);
         Decision { plans, pace: Some(pace), ..Decision::default() }
     }

@@ -6,7 +6,8 @@
 //! positioning of its cursor. Every number is measured; nothing is known before all of them are.
 
 use super::curve::SizeCurve;
-use super::schedule::{Cost, FINEST, Schedule, Shape};
+use super::schedule::{Cost, Schedule};
+use super::shape::{FINEST, Shape};
 use crate::real::{ln, round};
 use drumlin_types::contract::{CostView, LoadView};
 

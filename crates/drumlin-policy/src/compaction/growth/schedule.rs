@@ -19,30 +19,20 @@
 //!
 //! This is the weighted schedule, the optimum of M + rho * R. The published schedules are the optima under a bound:
 //! leveling keeps at most l runs and writes least (the right subtree may keep l - 1), tiering writes a unit at most l
-//! times and keeps fewest runs (the units of the left subtree may be written l - 1 times). Both are exact for each n;
-//! the paper's algorithms are so only where n is a binomial coefficient (Vertiorizon, Algorithms 1 and 2).
+//! times and keeps fewest runs (the units of the left subtree may be written l - 1 times). Both are exact for each n.
+//! The paper's Algorithms 1 and 2 are so only where n is a binomial coefficient; they are in `published.rs`, as
+//! printed.
 //!
 //! Invariant: costs are integers, so every machine finds the same roots; of equal ones the smallest.
 
 use super::curve::SizeCurve;
+use super::published;
+use super::shape::{FINEST, Shape};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Least and most units of a cycle.
 pub(super) const UNITS: core::ops::RangeInclusive<u16> = 4..=4096;
-/// Bound of the exponents of rho, in quarters of a doubling.
-pub(super) const FINEST: i8 = 32;
-
-/// Rule that a schedule follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
-    /// At most this many runs, and the fewest bytes written.
-    Leveling(u8),
-    /// Each unit written at most this often, flush included, and the fewest runs.
-    Tiering(u8),
-    /// The least M + rho * R, with rho = 2^(k/4) for this k.
-    Weighted(i8),
-}
 
 /// Returns 2^(k/4) in parts of [`UNIT`].
 fn weight(k: i8) -> u64 {
@@ -90,9 +80,8 @@ impl Cost {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Schedule {
     units: u16,
-    shape: Shape,
-    /// Tables of roots by number of units. With a bound l there are l of them: for 1, 2, .. l.
-    roots: Vec<Vec<u16>>,
+    /// a(1), a(2), ..: up to n - 1, or up to n where the last unit is merged as well.
+    word: Vec<u16>,
 }
 
 impl Schedule {
@@ -103,14 +92,23 @@ impl Schedule {
 
     /// Like [`Schedule::new`], for simulations: `units` is at least 2.
     pub(crate) fn of_any_size(units: u16, shape: Shape, curve: &SizeCurve) -> Schedule {
-        let most = units.max(2) - 1;
-        let units = most + 1;
-        let roots = match shape {
-            Shape::Weighted(k) => vec![weighted_roots(most, weight(k), &curve.sizes(most))],
-            Shape::Leveling(bound) => bounded_roots(most, bound, true),
-            Shape::Tiering(bound) => bounded_roots(most, bound, false),
+        let units = units.max(2);
+        let most = units - 1;
+        let word = match shape {
+            Shape::Weighted(k) => {
+                let roots = weighted_roots(most, weight(k), &curve.sizes(most));
+                in_order(&[roots], most, |_| (0, 0))
+            }
+            Shape::Leveling(bound) => {
+                in_order(&bounded_roots(most, bound, true), most, |table| (table, table.saturating_sub(1)))
+            }
+            Shape::Tiering(bound) => {
+                in_order(&bounded_roots(most, bound, false), most, |table| (table.saturating_sub(1), table))
+            }
+            Shape::PublishedLeveling { levels, delta } => published::leveling(units, levels, delta),
+            Shape::PublishedTiering(levels) => published::tiering(units, levels),
         };
-        Schedule { units, shape, roots }
+        Schedule { units, word }
     }
 
     /// Returns n.
@@ -118,52 +116,32 @@ impl Schedule {
         self.units
     }
 
-    /// Returns the table and root for `m` units, m > 0, with the tables of the left and the right subtree.
-    fn root(&self, table: usize, m: u16) -> (u16, usize, usize) {
-        let root = self.roots.get(table).and_then(|roots| roots.get(usize::from(m))).copied().unwrap_or(1);
-        let below = table.saturating_sub(1);
-        match self.shape {
-            Shape::Weighted(_) => (root, table, table),
-            Shape::Leveling(_) => (root, table, below),
-            Shape::Tiering(_) => (root, below, table),
-        }
+    /// Returns a(1), a(2), ..
+    pub(crate) fn word(&self) -> &[u16] {
+        &self.word
     }
 
-    /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. From unit n on these are
-    /// the runs after n - 1 units.
+    /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. After the last unit that
+    /// the schedule names, these stay.
     pub(super) fn target(&self, t: u16) -> Vec<Slot> {
-        let (mut t, mut m) = (t.min(self.units - 1), self.units - 1);
-        let (mut lo, mut table, mut dies) = (1, self.roots.len() - 1, self.units);
-        let mut slots = Vec::new();
-        while t > 0 {
-            let (root, left, right) = self.root(table, m);
-            if t < root {
-                dies = lo + root - 1;
-                (m, table) = (root - 1, left);
-            } else {
-                slots.push(Slot { lo, hi: lo + root - 1, depth: slots.len().min(255) as u8, dies });
-                (lo, t, m, table) = (lo + root, t - root, m - root, right);
+        let (past, coming) = self.word.split_at(usize::from(t).min(self.word.len()));
+        let mut slots: Vec<Slot> = Vec::new();
+        for (hi, covered) in (1u16..).zip(past) {
+            let lo = hi + 1 - covered;
+            while slots.last().is_some_and(|slot| slot.lo >= lo) {
+                slots.pop();
+            }
+            slots.push(Slot { lo, hi, depth: slots.len().min(255) as u8, dies: self.units });
+        }
+        // The newest runs die first.
+        let mut living = slots.len();
+        for (unit, covered) in (past.len() as u16 + 1..).zip(coming) {
+            while living > 0 && slots[living - 1].lo > unit - covered {
+                living -= 1;
+                slots[living].dies = unit;
             }
         }
         slots
-    }
-
-    /// Returns a(1) .. a(N).
-    pub(crate) fn word(&self) -> Vec<u16> {
-        let mut word = Vec::with_capacity(usize::from(self.units));
-        let mut open = vec![(self.roots.len() - 1, self.units - 1, 0)];
-        // A subtree is written left part, root, right part. The third number is a root that is due, or 0.
-        while let Some((table, m, due)) = open.pop() {
-            if due > 0 {
-                word.push(due);
-            } else if m > 0 {
-                let (root, left, right) = self.root(table, m);
-                open.push((right, m - root, 0));
-                open.push((0, 0, root));
-                open.push((left, root - 1, 0));
-            }
-        }
-        word
     }
 
     /// Returns the costs with the size curve `curve`.
@@ -171,7 +149,7 @@ impl Schedule {
         let sizes = curve.sizes(self.units);
         let mut cost = Cost::default();
         let mut runs: Vec<u16> = Vec::new();
-        for covered in self.word() {
+        for &covered in &self.word {
             let mut gathered = 1;
             while gathered < covered {
                 gathered += runs.pop().unwrap_or(covered);
@@ -185,6 +163,27 @@ impl Schedule {
         }
         cost
     }
+}
+
+/// Returns the roots of the tree of `most` units, left part first. `subtrees` gives the tables of the left and the
+/// right subtree of a root.
+fn in_order(tables: &[Vec<u16>], most: u16, subtrees: impl Fn(usize) -> (usize, usize)) -> Vec<u16> {
+    let mut word = Vec::with_capacity(usize::from(most));
+    // A subtree is written left part, root, right part. The third number is a root that is due, or 0.
+    let mut open = vec![(tables.len().saturating_sub(1), most, 0)];
+    while let Some((table, m, due)) = open.pop() {
+        if due > 0 {
+            word.push(due);
+        } else if m > 0 {
+            let root =
+                tables.get(table).and_then(|roots| roots.get(usize::from(m))).copied().unwrap_or(1).max(1);
+            let (left, right) = subtrees(table);
+            open.push((right, m - root, 0));
+            open.push((0, 0, root));
+            open.push((left, root - 1, 0));
+        }
+    }
+    word
 }
 
 fn weighted_roots(most: u16, rho: u64, sizes: &[u64]) -> Vec<u16> {

@@ -11,7 +11,9 @@
 //! Numbers are little-endian. A tag that does not parse is no error: its run counts as one of an older cycle.
 
 use super::curve::{DOUBLINGS, SizeCurve};
-use super::schedule::{FINEST, Shape, UNITS};
+use super::published::MOST_LEVELS;
+use super::schedule::UNITS;
+use super::shape::{FINEST, Shape};
 use alloc::vec::Vec;
 use drumlin_types::contract::RunTag;
 
@@ -46,6 +48,8 @@ impl Cycle {
             Shape::Leveling(bound) => (0, bound),
             Shape::Tiering(bound) => (1, bound),
             Shape::Weighted(k) => (2, k.to_le_bytes()[0]),
+            Shape::PublishedTiering(levels) => (3, levels),
+            Shape::PublishedLeveling { levels, delta } => (4, levels << 4 | delta & 15),
         };
         bytes.extend([shape, number]);
         bytes.extend(self.curve.0);
@@ -67,11 +71,16 @@ impl Cycle {
             0 => Shape::Leveling(bound),
             1 => Shape::Tiering(bound),
             2 => Shape::Weighted(i8::from_le_bytes([bound])),
+            3 => Shape::PublishedTiering(bound),
+            4 => Shape::PublishedLeveling { levels: bound >> 4, delta: bound & 15 },
             _ => return None,
         };
         let is_valid = match shape {
             Shape::Leveling(bound) | Shape::Tiering(bound) => BOUNDS.contains(&bound),
             Shape::Weighted(k) => (-FINEST..=FINEST).contains(&k),
+            Shape::PublishedTiering(levels) | Shape::PublishedLeveling { levels, .. } => {
+                (1..=MOST_LEVELS).contains(&levels)
+            }
         };
         let number = u32::from_le_bytes(*number);
         let cycle = Cycle { number, units, shape, curve: SizeCurve(*curve), unit_kib };
@@ -128,7 +137,14 @@ mod tests {
 
     #[test]
     fn tags_come_back() {
-        for shape in [Shape::Leveling(1), Shape::Tiering(5), Shape::Weighted(-32), Shape::Weighted(32)] {
+        for shape in [
+            Shape::Leveling(1),
+            Shape::Tiering(5),
+            Shape::Weighted(-32),
+            Shape::Weighted(32),
+            Shape::PublishedTiering(12),
+            Shape::PublishedLeveling { levels: 12, delta: 15 },
+        ] {
             let units = Units { lo: 3, hi: 4095, is_open: true };
             let tag = encode(&cycle(shape), &units);
             assert!(tag.0.len() <= RunTag::MAX);
@@ -150,7 +166,7 @@ mod tests {
             decode(&RunTag(bytes))
         };
         // Version, n, shape, bound, lo and hi, open.
-        for (at, byte) in [(0, 2), (5, 3), (7, 3), (8, 0), (8, 6), (25, 0), (25, 2), (29, 2)] {
+        for (at, byte) in [(0, 2), (5, 3), (7, 5), (8, 0), (8, 6), (25, 0), (25, 2), (29, 2)] {
             let is_small = at == 5;
             assert!(with(at, byte).is_none() || is_small, "{at} {byte}");
         }

@@ -1,0 +1,67 @@
+//! Collapse on reads: when writes stop and reads go on, the runs that a schedule keeps for later units cost readers for
+//! ever.
+//!
+//! The time that readers spend on the runs of H since these last changed is a debt. Once it reaches the time that
+//! merging them takes, they are merged: first all runs of H into one, then all of H into V1 and V2. This is the ski
+//! rental rule. At most twice the time is spent that would have been best in hindsight, and each merge leaves fewer
+//! runs, so it ends.
+
+/// Longest time between two policy calls that counts, in microseconds.
+const LONGEST: u64 = 10_000_000;
+
+/// What the runs of H have cost readers since they last changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadDebt {
+    /// Number of runs and of units.
+    runs: (usize, u16),
+    /// Time of the last policy call, in microseconds.
+    seen: u64,
+    nanos: f64,
+}
+
+impl ReadDebt {
+    /// Adds the reads until `now`. One run costs readers `read_cost` nanoseconds per second.
+    pub(super) fn add(&mut self, runs: (usize, u16), now: u64, read_cost: f64) {
+        if self.runs != runs {
+            *self = ReadDebt { runs, seen: now, nanos: 0.0 };
+            return;
+        }
+        let micros = now.saturating_sub(self.seen).min(LONGEST);
+        let added = read_cost * runs.0 as f64 * micros as f64 / 1e6;
+        if added.is_finite() && added > 0.0 {
+            self.nanos += added;
+        }
+        self.seen = now;
+    }
+
+    /// Returns whether readers have paid for a compaction of `bytes`, at `speed` bytes per second.
+    pub(super) fn pays(&self, bytes: u64, speed: f64) -> bool {
+        speed > 0.0 && self.nanos / 1e9 >= bytes as f64 / speed
+    }
+
+    /// Returns the debt in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        self.nanos / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debt_grows_while_the_runs_stay() {
+        let mut debt = ReadDebt::default();
+        debt.add((4, 9), 1_000_000, 1e6);
+        assert_eq!(debt.seconds(), 0.0, "what was before is not known");
+        debt.add((4, 9), 2_000_000, 1e6);
+        assert!((debt.seconds() - 0.004).abs() < 1e-12);
+        // 4 ms pay for 400 kB at 100 MB/s.
+        assert!(debt.pays(400_000, 100e6) && !debt.pays(400_001, 100e6) && !debt.pays(0, 0.0));
+        debt.add((4, 9), 1_000_000_000_000, 1e6);
+        assert!((debt.seconds() - 0.044).abs() < 1e-12, "a long sleep counts as ten seconds");
+        debt.add((4, 9), 1_000_000_000_001, f64::NAN);
+        debt.add((4, 10), 1_000_000_000_002, 1e6);
+        assert_eq!(debt.seconds(), 0.0);
+    }
+}
