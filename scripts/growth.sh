@@ -14,8 +14,8 @@ cargo build --release -p drumlin-cli
 program=target/release/drumlin
 policies=vertiorizon,vertiorizon:paper,horizontal-leveling:2,horizontal-tiering:2,horizontal-lazy:6/3
 policies=$policies,leveling:6,1-leveling:6,tiering:6,lazy-leveling:6,universal,arce
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+results=target/growth
+mkdir -p "$results"
 for plan in growth growth-zipf; do
     for pipeline in pipelined split; do
         "$program" bench paced "$plan" --entries 60000 --policies "$policies" --set "pipeline=$pipeline" \

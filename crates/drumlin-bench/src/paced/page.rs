@@ -73,11 +73,13 @@ pub fn page(json: &str) -> Result<String, serde_json::Error> {
         let Origin { command, started_utc, build, .. } = &run.origin;
         let commit = build.commit.as_deref().unwrap_or("unknown");
         let dirty = if build.dirty == Some(true) { ", changed" } else { "" };
+        // Where the results went does not matter.
+        let end = command.iter().position(|word| word == "--json").unwrap_or(command.len());
         let _ = writeln!(
             out,
-            "\n## `{}`\n\nPlan {}; commit {commit}{dirty}, {started_utc}.",
-            command.join(" "),
-            run.plan
+            "\n## Plan {}\n\n    {}\n\nCommit {commit}{dirty}, {started_utc}.",
+            run.plan,
+            command[..end].join(" ")
         );
         for (number, (title, digits, figure)) in TABLES.iter().enumerate() {
             table(run, title, *digits, *figure, number == 0, &mut out);
