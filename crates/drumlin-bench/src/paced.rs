@@ -34,8 +34,8 @@ use std::path::Path;
 
 mod depth;
 mod foreseen;
+pub mod growth_page;
 pub mod oracle;
-pub mod page;
 mod shown;
 
 pub use depth::{Deepest, ReadsAt};

@@ -32,6 +32,6 @@ mod waits;
 pub mod world;
 
 pub use phases::{PLANS, PhaseReport, Setup, Stage, phases, stages};
-pub use trade_off::{Scheme, trade_off};
+pub use trade_off::{Scheme, least_writes, trade_off};
 pub use unit::{UnitReport, unit_flushes};
 pub use world::{Totals, World};

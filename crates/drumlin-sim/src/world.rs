@@ -135,6 +135,14 @@ impl World {
         policy.observe(&Outcome::Flushed { bytes, entries });
     }
 
+    /// Makes a table unavailable, as a damaged one is: no plan may take it.
+    pub fn damage(&mut self, table: TableId) {
+        self.changed();
+        let files =
+            self.tree.levels.iter_mut().flat_map(|level| &mut level.runs).flat_map(|run| &mut run.files);
+        files.filter(|file| file.table == table).for_each(|file| file.state = FileState::Unavailable);
+    }
+
     /// Returns the tree with the effects of plans in flight, as a policy sees it.
     pub fn view(&self) -> Rc<TreeView> {
         self.seen.borrow_mut().get_or_insert_with(|| Rc::new(self.make_view())).clone()

@@ -151,7 +151,7 @@ fn show_paced(
         courses.push(course);
     }
     let report =
-        paced::page::Report { origin: origin(started_utc, program), plan: args.plan.clone(), courses };
+        paced::growth_page::Report { origin: origin(started_utc, program), plan: args.plan.clone(), courses };
     common.json.iter().try_for_each(|path| write_json(path, &report))
 }
 

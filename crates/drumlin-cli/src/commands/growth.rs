@@ -8,12 +8,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use drumlin_bench::report::html::{begin, end};
 use drumlin_bench::report::svg::{self, Series, escape};
-use drumlin_sim::{Scheme, trade_off};
+use drumlin_sim::{Scheme, least_writes, trade_off};
 use serde_json::json;
 use std::fmt::Write;
-
-/// Family whose schemes have the fewest writes at any number of runs.
-const BEST: &str = "weighted";
 
 pub(super) fn growth(args: &GrowthArgs, out: &mut Output<'_>) -> Outcome {
     let shown = Progress::steps("sim growth", 1);
@@ -29,17 +26,6 @@ pub(super) fn growth(args: &GrowthArgs, out: &mut Output<'_>) -> Outcome {
         false => print_table(&schemes, out)?,
     }
     Ok(Verdict::Fine)
-}
-
-/// Returns the writes of the best schedules at `runs` runs, between two of them on the line; `None` beyond the last.
-fn least_writes(schemes: &[Scheme], runs: f64) -> Option<f64> {
-    let best: Vec<&Scheme> = schemes.iter().filter(|scheme| scheme.family == BEST).collect();
-    let between = |pair: &[&Scheme]| {
-        let (a, b) = (pair[0], pair[1]);
-        let share = (runs - a.runs) / (b.runs - a.runs);
-        (0.0..=1.0).contains(&share).then_some(a.writes + share * (b.writes - a.writes))
-    };
-    best.windows(2).find_map(between)
 }
 
 /// Returns the share of the writes of `scheme` that is beyond those of the best schedules.
@@ -83,7 +69,8 @@ fn page(schemes: &[Scheme], args: &GrowthArgs) -> String {
     let _ = writeln!(
         out,
         "<h1>Growth schemes</h1><p>{} flushes. Each point is a scheme with one setting: units written per flushed \
-         unit, over the mean number of runs. A scheme is better if it is lower and further left.</p>",
+         unit, over the mean number of runs. A scheme is better if it is lower and further \
+         left. The plot leaves out schemes with more than 20 runs or 30 writes.</p>",
         args.units
     );
     let mut series: Vec<Series> = Vec::new();

@@ -8,7 +8,7 @@ use core::str::FromStr;
 use drumlin_types::contract::PolicyError;
 
 pub(super) struct Arguments<'a> {
-    policy: &'static str,
+    pub(super) policy: &'static str,
     pub(super) text: &'a str,
     /// Whether `hard-stop` was the last argument; `text` does not include it.
     pub(super) hard_stop: bool,

@@ -114,8 +114,8 @@ static REGISTRY: &[RegistryEntry] = &[
     },
     RegistryEntry {
         name: "vertiorizon",
-        arguments: "[S|paper]",
-        doc: "the schedule with the least merges and runs for the measured load, in S times the space (Vertiorizon)",
+        arguments: "[S[/w]|paper]",
+        doc: "the schedule that costs least for the measured load, at a space of about S (Vertiorizon)",
         build: growth::vertiorizon,
     },
     RegistryEntry {
@@ -204,6 +204,7 @@ mod tests {
             "arce:8/24/2/1",
             "arce:1.5/none/2/none",
             "vertiorizon:1.3",
+            "vertiorizon:1.2/0.25",
             "vertiorizon:paper",
             "horizontal-leveling:3",
             "horizontal-tiering:2/1.5",
@@ -247,12 +248,13 @@ mod tests {
         assert_eq!(refused("fluid:4"), "fluid = 4: must be r,../K,..");
         assert_eq!(refused("fluid:2,2,2,2,2,2,2,2/1"), "fluid = 2,2,2,2,2,2,2,2/1: at most 7 values");
         assert_eq!(refused("vertiorizon:3"), "vertiorizon = 3: S must be 1.05 to 2");
+        assert_eq!(refused("vertiorizon:1.1/0"), "vertiorizon = 1.1/0: w must be 0.00390625 to 256");
         assert_eq!(refused("vertiorizon:NaN"), "vertiorizon = NaN: S must be 1.05 to 2");
         assert_eq!(refused("horizontal-leveling:6"), "horizontal-leveling = 6: l must be 1 to 5");
         assert_eq!(refused("horizontal-tiering:2/1"), "horizontal-tiering = 2/1: S must be 1.05 to 2");
         assert_eq!(refused("horizontal-lazy:32/5"), "horizontal-lazy = 32/5: T^(L-1) must be 4 to 4096");
         let said = refused("vertiorizon:hard-stop");
-        assert_eq!(said, "vertiorizon = : hard-stop: there is no such argument");
+        assert_eq!(said, "vertiorizon = hard-stop: there is no such argument");
         let said = refused("lsm");
         assert!(said.starts_with("compaction = lsm: no such policy; there are arce:[M/c/q/rho]"), "{said}");
         assert!(said.contains(", 1-leveling:[static|dynamic|T], "), "{said}");

@@ -101,11 +101,12 @@ settings! {
     /// `tiering`, `lazy-leveling`, `fluid`, `universal`, `ucs` and `adaptive-ucs` follow published designs. A change
     /// replaces the policy at once. No policy changes the results of reads. `leveling`, `tiering` and `lazy-leveling`
     /// take a size ratio T of 2 to 100 (default 10), `1-leveling` takes `static`, `dynamic` or T, `ucs` takes w
-    /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. These but `arce` also take a last
-    /// argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon`,
-    /// `horizontal-leveling`, `horizontal-tiering` and `horizontal-lazy` plan the merges of many flushes ahead;
-    /// `vertiorizon` takes a space target (default 1.15), the next two take the number of levels l (default 2) and,
-    /// after a slash, a space target, the last one takes T/L (default 6/3).
+    /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. All of these but `arce` also take a
+    /// last argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon:S/w`,
+    /// `horizontal-leveling:l/S`, `horizontal-tiering:l/S` and `horizontal-lazy:T/L` plan the compactions of many
+    /// flushes ahead: S is a target for space amplification (1.05 to 2, default 1.15), w a fixed weight of reads
+    /// (default: measured), l the most runs of a cycle or the most writes of a flush (1 to 5, default 2); T is 2 to 32
+    /// and L 2 to 6 (default 6/3). `vertiorizon:paper` is the published scheme, for comparison.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The

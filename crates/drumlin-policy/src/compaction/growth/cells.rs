@@ -7,7 +7,7 @@
 use crate::compaction::stack::overlapping;
 use crate::share::share;
 use alloc::vec::Vec;
-use drumlin_types::contract::{FileView, RunView};
+use drumlin_types::contract::RunView;
 use drumlin_types::{Key, KeyRange};
 
 /// Bytes that a push reads of V2 at least, so that empty cells have a finite density.
@@ -19,35 +19,54 @@ pub(super) struct Cell {
     pub(super) range: KeyRange,
     /// Bytes of old runs of H.
     pub(super) old: u64,
-    /// Bytes of V1.
-    pub(super) middle: u64,
-    /// Bytes of V2.
-    pub(super) bottom: u64,
-    /// Number of runs of V2.
-    pub(super) bottom_runs: usize,
-    /// Whether a plan may take all its files.
-    pub(super) is_free: bool,
+    /// Bytes of V1, and the number of its runs.
+    pub(super) v1: u64,
+    pub(super) v1_runs: usize,
+    /// Bytes of V2, and the number of its runs.
+    pub(super) v2: u64,
+    pub(super) v2_runs: usize,
+    /// Whether a plan may take all files of the old runs, of V1 and of V2.
+    pub(super) is_free: [bool; 3],
 }
 
 impl Cell {
     /// Returns the bytes that a push removes from H and V1.
     fn above(&self) -> u64 {
-        self.old + self.middle
+        self.old + self.v1
     }
 }
 
-/// Returns the cells of a tree whose V2 has the runs `bottom`: of `least` bytes of V2 each, or a little more.
-pub(super) fn cells(old: &[&RunView], middle: &[RunView], bottom: &[RunView], least: u64) -> Vec<Cell> {
-    let edges = edges(bottom, least);
+/// Returns the cells of a tree whose V2 has the runs `v2`: of `least` bytes of V2 each, or a little more.
+///
+/// The keys of a file of H or V1 are taken to lie as those of V2 do, so its bytes are divided over its cells by their
+/// bytes in V2.
+pub(super) fn cells(old: &[&RunView], v1: &[RunView], v2: &[RunView], least: u64) -> Vec<Cell> {
+    let edges = edges(v2, least);
     let starts = core::iter::once(Key::empty()).chain(edges.iter().cloned());
     let ends = edges.iter().cloned().map(Some).chain([None]);
     let ranges = starts.zip(ends).map(|(start, end)| KeyRange::new(start, end));
-    ranges.map(|range| cell(old, middle, bottom, range)).collect()
+    let mut cells: Vec<Cell> = ranges.map(|range| cell(v2, range)).collect();
+    for run in old {
+        spread(run, &mut cells, |cell, bytes, is_free| {
+            cell.old += bytes;
+            cell.is_free[0] &= is_free;
+        });
+    }
+    for run in v1 {
+        spread(run, &mut cells, |cell, bytes, is_free| {
+            cell.v1 += bytes;
+            cell.is_free[1] &= is_free;
+        });
+        for cell in &mut cells {
+            cell.v1_runs += usize::from(overlapping(run, &cell.range).next().is_some());
+        }
+    }
+    cells
 }
 
 /// Returns the keys at which the largest run of V2 is cut.
-fn edges(bottom: &[RunView], least: u64) -> Vec<Key> {
-    let Some(largest) = bottom.iter().max_by_key(|run| run.bytes()) else { return Vec::new() };
+fn edges(v2: &[RunView], least: u64) -> Vec<Key> {
+    let Some(largest) = v2.iter().max_by_key(|run| run.bytes()) else { return Vec::new() };
     let (mut edges, mut gathered) = (Vec::new(), 0);
     for file in &largest.files {
         if gathered >= least.max(1) && !file.bounds.start.is_empty() {
@@ -59,30 +78,48 @@ fn edges(bottom: &[RunView], least: u64) -> Vec<Key> {
     edges
 }
 
-fn cell(old: &[&RunView], middle: &[RunView], bottom: &[RunView], range: KeyRange) -> Cell {
-    let mut is_free = true;
-    let mut bytes = |run: &RunView| -> u64 {
-        let part = |file: &FileView| {
+/// Returns the cell of `range` with what V2 has there.
+fn cell(v2: &[RunView], range: KeyRange) -> Cell {
+    let (mut bytes, mut runs, mut is_free) = (0, 0, true);
+    for run in v2 {
+        let before = bytes;
+        for file in overlapping(run, &range) {
+            bytes += ((share(&file.bounds, &range) * file.bytes as f64) as u64).max(1);
             is_free &= file.is_takeable();
-            // A file of the cell counts, however small its share.
-            ((share(&file.bounds, &range) * file.bytes as f64) as u64).max(1)
+        }
+        runs += usize::from(bytes > before);
+    }
+    Cell { range, old: 0, v1: 0, v1_runs: 0, v2: bytes, v2_runs: runs, is_free: [true, true, is_free] }
+}
+
+/// Divides the bytes of the files of `run` over the cells that they overlap, at least one byte for each.
+fn spread(run: &RunView, cells: &mut [Cell], mut add: impl FnMut(&mut Cell, u64, bool)) {
+    for file in &run.files {
+        let first = cells
+            .partition_point(|cell| cell.range.end.as_ref().is_some_and(|end| *end <= file.bounds.start));
+        let past = cells.partition_point(|cell| file.bounds.is_before_end(&cell.range.start));
+        let Some(met) = cells.get_mut(first..past.max(first + 1)) else { continue };
+        let weight = |cell: &Cell| {
+            // The outermost cells have no end, so that a share of their keys says nothing.
+            let is_open = cell.range.start.is_empty() || cell.range.end.is_none();
+            let part = if is_open { 1.0 } else { share(&cell.range, &file.bounds) };
+            (cell.v2 + BLOCK) as f64 * part.max(1e-6)
         };
-        overlapping(run, &range).map(part).sum()
-    };
-    let old = old.iter().map(|run| bytes(run)).sum();
-    let middle = middle.iter().map(&mut bytes).sum();
-    let of_bottom = bottom.iter().map(&mut bytes).sum();
-    let bottom_runs = bottom.iter().filter(|run| overlapping(run, &range).next().is_some()).count();
-    Cell { range, old, middle, bottom: of_bottom, bottom_runs, is_free }
+        let all: f64 = met.iter().map(weight).sum();
+        for cell in met {
+            let bytes = (file.bytes as f64 * weight(cell) / all) as u64;
+            add(cell, bytes.max(1), file.is_takeable());
+        }
+    }
 }
 
 /// Returns for each cell whether it is pushed: the densest first, until at most `kept` bytes stay above V2. A cell with
 /// several runs of V2 is always pushed, which merges them.
 pub(super) fn pushed(cells: &[Cell], kept: u64) -> Vec<bool> {
-    let mut is_pushed: Vec<bool> = cells.iter().map(|cell| cell.bottom_runs > 1).collect();
+    let mut is_pushed: Vec<bool> = cells.iter().map(|cell| cell.v2_runs > 1).collect();
     let stays = cells.iter().zip(&is_pushed).filter(|(_, pushed)| !**pushed);
     let mut rest: u64 = stays.map(|(cell, _)| cell.above()).sum();
-    let density = |cell: &Cell| cell.above() as f64 / (cell.bottom + BLOCK) as f64;
+    let density = |cell: &Cell| cell.above() as f64 / (cell.v2 + BLOCK) as f64;
     let mut order: Vec<usize> = (0..cells.len()).filter(|at| !is_pushed[*at]).collect();
     order.sort_by(|a, b| density(&cells[*b]).total_cmp(&density(&cells[*a])));
     for at in order {
@@ -105,10 +142,11 @@ mod tests {
         let cell = |old: u64| Cell {
             range: KeyRange::all(),
             old: old << 20,
-            middle: 0,
-            bottom: 10 << 20,
-            bottom_runs: 1,
-            is_free: true,
+            v1: 0,
+            v1_runs: 0,
+            v2: 10 << 20,
+            v2_runs: 1,
+            is_free: [true; 3],
         };
         let cells: Vec<Cell> = [6, 1, 4, 2, 8, 3, 5, 1].map(cell).into();
         let pushed_cells = |kept: u64| -> Vec<usize> {
@@ -125,7 +163,7 @@ mod tests {
     fn several_runs_of_the_last_level_are_merged() {
         let tree = parse_tree("L6: [a..g #1-2 9M][g..z #1-2 9M] | [b..d #3-4 1M]").unwrap();
         let found = cells(&[], &[], &tree.levels[6].runs, 9 << 20);
-        assert_eq!(found.iter().map(|cell| cell.bottom_runs).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(found.iter().map(|cell| cell.v2_runs).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(pushed(&found, u64::MAX), [true, false]);
     }
 
@@ -139,9 +177,20 @@ mod tests {
         assert_eq!(cells.len(), 2);
         assert_eq!(cells[0].range.end.as_ref(), Some(&cells[1].range.start));
         assert!(cells[0].range.start.is_empty() && cells[1].range.end.is_none());
-        assert_eq!(cells.iter().map(|cell| cell.bottom).sum::<u64>(), 25 << 20);
+        assert_eq!(cells.iter().map(|cell| cell.v2).sum::<u64>(), 25 << 20);
         let old: u64 = cells.iter().map(|cell| cell.old).sum();
         assert!(old.abs_diff(25 << 20) <= 2, "{old}");
-        assert!(cells.iter().all(|cell| cell.is_free && cell.bottom_runs == 1));
+        assert!(cells.iter().all(|cell| cell.is_free == [true; 3] && cell.v2_runs == 1));
+    }
+
+    /// Bytes of a file go to the cells by their bytes in V2, whatever the width of the cells.
+    #[test]
+    fn wide_cells_with_few_keys_get_few_bytes() {
+        let tree =
+            parse_tree("L1: [a..z #9-10 22M]  L6: [a..b #1-2 10M][b..c #1-2 10M][c..z #1-2 2M]").unwrap();
+        let old: Vec<&RunView> = tree.levels[1].runs.iter().collect();
+        let cells = cells(&old, &[], &tree.levels[6].runs, 2 << 20);
+        let found: Vec<u64> = cells.iter().map(|cell| cell.old >> 19).collect();
+        assert_eq!(found, [19, 19, 4], "in half megabytes");
     }
 }

@@ -23,6 +23,22 @@ const IN_FLIGHT: u64 = 256 << 20;
 /// Most cells.
 const CELLS: u64 = 512;
 
+/// Most runs of a tiered V1 in a cell. A keep then merges them.
+const V1_RUNS: usize = 8;
+
+/// What a clear does with a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// Merges old runs, V1 and V2 into V2.
+    Push,
+    /// Merges old runs and V1 into V1.
+    Keep,
+    /// Merges old runs into a new run of V1.
+    KeepApart,
+    /// Nothing, or nothing yet.
+    Nothing,
+}
+
 /// Input of a clear.
 pub(super) struct Clear<'a> {
     /// Tree after all unfinished compactions.
@@ -35,6 +51,8 @@ pub(super) struct Clear<'a> {
     pub(super) kept: u64,
     /// Whether V1 gets a new run for each clear.
     pub(super) is_tiered: bool,
+    /// Whether no compaction is unfinished. What no plan may take is then damaged, and not only busy.
+    pub(super) is_quiet: bool,
     /// Whether clears are those of the paper: everything goes into V1, and then V1 cell by cell into V2.
     pub(super) is_published: bool,
     /// When it should be done.
@@ -48,24 +66,24 @@ impl Clear<'_> {
 
     /// Returns the next plans of the clear, or of the pushes that V1 needs beside one.
     pub(super) fn plans(&self, position: &Position<'_>) -> Vec<Plan> {
-        let (middle, bottom) = vertical(self.projected);
-        if let Some(plan) = self.sink(position, middle, bottom) {
+        let (v1, v2) = vertical(self.projected);
+        if let Some(plan) = self.move_oldest_run(position, v1, v2) {
             return Vec::from([plan]);
         }
         let old = self.old();
         let is_clear = !old.is_empty();
-        let middle_bytes: u64 = self.level(middle).iter().map(RunView::bytes).sum();
+        let v1_bytes: u64 = self.level(v1).iter().map(RunView::bytes).sum();
         // Between clears, V1 is left alone until it is a quarter too large.
         let slack = if self.is_published { 0 } else { self.kept / 4 };
-        let is_large = !self.is_tiered && middle_bytes > self.kept + slack;
-        if !is_clear && !is_large && self.level(bottom).len() < 2 {
+        let is_large = !self.is_tiered && v1_bytes > self.kept + slack;
+        if !is_clear && !is_large && self.level(v2).len() < 2 {
             return Vec::new();
         }
-        let bytes: u64 = self.level(bottom).iter().map(RunView::bytes).sum();
+        let bytes: u64 = self.level(v2).iter().map(RunView::bytes).sum();
         let least = (bytes / CELLS).max(self.limits.file_bytes / 2).max(1);
-        let cells = cells(&old, self.level(middle), self.level(bottom), least);
+        let cells = cells(&old, self.level(v1), self.level(v2), least);
         let in_flight = (bytes / 50).max(IN_FLIGHT);
-        let started = |t: &&TicketView| t.plan.out >= middle;
+        let started = |t: &&TicketView| t.plan.out >= v1;
         let busy: u64 =
             self.tickets.iter().filter(started).map(|t| t.bytes.saturating_sub(t.bytes_done)).sum();
         let mut left = in_flight.saturating_sub(busy);
@@ -74,18 +92,20 @@ impl Clear<'_> {
         let pushes = if is_clear { !self.is_published } else { is_large };
         let kept = if pushes { self.kept } else { u64::MAX };
         let is_pushed = pushed(&cells, kept);
+        let step = |(cell, is_pushed): (&Cell, &bool)| self.step(cell, *is_pushed, is_clear);
+        let steps: Vec<Step> = cells.iter().zip(&is_pushed).map(step).collect();
+        // The published clear is one compaction; its pushes are one file each.
+        let most_bytes = match self.is_published {
+            true if is_clear => u64::MAX,
+            true => 0,
+            false => in_flight / 2,
+        };
         let mut plans = Vec::new();
         let mut at = 0;
         while at < cells.len() && left > 0 && most > 0 {
-            // The published clear is one compaction; its pushes are one file each.
-            let most_bytes = match self.is_published {
-                true if is_clear => u64::MAX,
-                true => 0,
-                false => in_flight / 2,
-            };
-            let end = self.group(&cells, &is_pushed, at, most_bytes, is_clear);
+            let end = group(&cells, &steps, at, most_bytes);
             if end > at {
-                let (plan, bytes) = self.plan(&old, &cells[at..end], is_pushed[at]);
+                let (plan, bytes) = self.plan(&old, &cells[at..end], steps[at]);
                 let out = plan.as_ref().map(|plan| plan.out);
                 plans.extend(plan);
                 left = left.saturating_sub(bytes);
@@ -100,6 +120,46 @@ impl Clear<'_> {
         plans
     }
 
+    /// Returns what is done with `cell`. A cell with a damaged file in V2 is kept instead of pushed, and one with a
+    /// damaged file in V1 gets a new run there.
+    fn step(&self, cell: &Cell, is_pushed: bool, is_clear: bool) -> Step {
+        let [is_old_free, is_v1_free, is_v2_free] = cell.is_free;
+        let is_due = match is_clear {
+            true => cell.old > 0 || is_pushed && cell.v2_runs > 1,
+            false => is_pushed && (cell.v1 > 0 || cell.v2_runs > 1),
+        };
+        let may_go_round = self.is_quiet && cell.old > 0;
+        if !is_due || !is_old_free {
+            Step::Nothing
+        } else if is_pushed && is_v1_free && is_v2_free {
+            Step::Push
+        } else if is_pushed && !may_go_round {
+            Step::Nothing
+        } else if self.is_tiered && cell.v1_runs <= V1_RUNS {
+            Step::KeepApart
+        } else if is_v1_free {
+            Step::Keep
+        } else if may_go_round {
+            Step::KeepApart
+        } else {
+            Step::Nothing
+        }
+    }
+
+    /// Returns the merge of all runs of V1 into one, for readers.
+    pub(super) fn merged_v1(&self) -> Option<Plan> {
+        let (v1, _) = vertical(self.projected);
+        let runs = self.level(v1);
+        let files = || runs.iter().flat_map(|run| &run.files);
+        if runs.len() < 2 || files().any(|f| f.state != FileState::Free) {
+            return None;
+        }
+        let take = files().map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+        let bytes: u64 = runs.iter().map(RunView::bytes).sum();
+        let reason = format!("{} runs of V1 ({}) become one for readers", runs.len(), size(bytes));
+        close_plan(self.projected, &Plan::new(take, v1, reason)).ok()
+    }
+
     /// Returns the old runs of H.
     fn old(&self) -> Vec<&RunView> {
         let levels = 0..vertical(self.projected).0;
@@ -107,56 +167,36 @@ impl Clear<'_> {
         runs.filter(|run| !super::position::belongs(run, self.cycle.number)).collect()
     }
 
-    /// Returns the end of the cells from `at` on that one plan takes: cells of the same kind with something to do.
-    fn group(&self, cells: &[Cell], is_pushed: &[bool], at: usize, most: u64, is_clear: bool) -> usize {
-        let is_due = |cell: &Cell, is_pushed: bool| {
-            cell.is_free
-                && match is_clear {
-                    true => cell.old > 0 || is_pushed && cell.bottom_runs > 1,
-                    false => is_pushed && (cell.middle > 0 || cell.bottom_runs > 1),
-                }
-        };
-        let mut bytes = 0;
-        let mut end = at;
-        while end < cells.len() && is_due(&cells[end], is_pushed[end]) && is_pushed[end] == is_pushed[at] {
-            bytes += cells[end].old + cells[end].middle + cells[end].bottom;
-            if end > at && bytes > most {
-                break;
-            }
-            end += 1;
-        }
-        end
-    }
-
     /// Returns the plan for some cells, with its input bytes.
-    fn plan(&self, old: &[&RunView], cells: &[Cell], is_pushed: bool) -> (Option<Plan>, u64) {
-        let (middle, bottom) = vertical(self.projected);
+    fn plan(&self, old: &[&RunView], cells: &[Cell], step: Step) -> (Option<Plan>, u64) {
+        let is_pushed = step == Step::Push;
+        let (v1, v2) = vertical(self.projected);
         let hull = cells.iter().map(|cell| cell.range.clone()).reduce(|a, b| a.hull(&b));
         let Some(range) = hull else { return (None, 0) };
         let sum = |part: fn(&Cell) -> u64| cells.iter().map(part).sum::<u64>();
-        let (from_old, from_middle, from_bottom) = (sum(|c| c.old), sum(|c| c.middle), sum(|c| c.bottom));
+        let (from_old, from_v1, from_v2) = (sum(|c| c.old), sum(|c| c.v1), sum(|c| c.v2));
         let mut take: Vec<Take> = old.iter().flat_map(|run| takes(run, &range)).collect();
         let mut bytes = from_old;
-        if is_pushed || !self.is_tiered {
-            take.extend(self.level(middle).iter().flat_map(|run| takes(run, &range)));
-            bytes += from_middle;
+        if step != Step::KeepApart {
+            take.extend(self.level(v1).iter().flat_map(|run| takes(run, &range)));
+            bytes += from_v1;
         }
         if is_pushed {
-            take.extend(self.level(bottom).iter().flat_map(|run| takes(run, &range)));
-            bytes += from_bottom;
+            take.extend(self.level(v2).iter().flat_map(|run| takes(run, &range)));
+            bytes += from_v2;
         }
-        let out = if is_pushed { bottom } else { middle };
-        let what = if is_pushed { "push" } else { "keep" };
+        let out = if is_pushed { v2 } else { v1 };
+        let what = if is_pushed { "push" } else { "keep in V1" };
         let reason = format!(
-            "cycle {} clear: {what} {} cells ({} of H, {} of V1, {} of V2) to level {out}",
+            "cycle {} clear: {what} {} key ranges ({} of H, {} of V1, {} of V2) to level {out}",
             self.cycle.number,
             cells.len(),
             size(from_old),
-            size(from_middle),
-            size(from_bottom),
+            size(from_v1),
+            size(from_v2),
         );
         let mut plan = Plan::new(take, out, reason);
-        plan.place = self.place(out);
+        plan.place = if step == Step::KeepApart && !self.is_tiered { Place::NewRun } else { self.place(out) };
         plan.tag = self.tag(out);
         plan.deadline = Some(self.deadline);
         (close_plan(self.projected, &plan).ok(), bytes)
@@ -182,8 +222,8 @@ impl Clear<'_> {
 
     /// Returns the move of the oldest run into an empty V2, if most old bytes are in it. Another policy left it, and
     /// merging it would rewrite everything.
-    fn sink(&self, position: &Position<'_>, middle: u8, bottom: u8) -> Option<Plan> {
-        if !self.level(middle).is_empty() || !self.level(bottom).is_empty() || position.old.len() < 2 {
+    fn move_oldest_run(&self, position: &Position<'_>, v1: u8, v2: u8) -> Option<Plan> {
+        if !self.level(v1).is_empty() || !self.level(v2).is_empty() || position.old.len() < 2 {
             return None;
         }
         let oldest = position.old.iter().min_by_key(|run| run.view.min_seq())?;
@@ -193,15 +233,29 @@ impl Clear<'_> {
         let files = oldest.view.files.iter().filter(|f| f.state == FileState::Free);
         let take: Vec<Take> = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
         let reason = format!(
-            "cycle {}: the oldest run, {} of {} old, moves to level {bottom}",
+            "cycle {}: the oldest run, {} of {} old, moves to level {v2}",
             self.cycle.number,
             size(oldest.bytes),
             size(position.old_bytes)
         );
-        let mut plan = Plan::new(take, bottom, reason);
+        let mut plan = Plan::new(take, v2, reason);
         plan.deadline = Some(self.deadline);
         close_plan(self.projected, &plan).ok().filter(|closed| closed.take.len() == plan.take.len())
     }
+}
+
+/// Returns the end of the cells from `at` on that one plan takes: cells with the same step.
+fn group(cells: &[Cell], steps: &[Step], at: usize, most: u64) -> usize {
+    let mut bytes = 0;
+    let mut end = at;
+    while end < cells.len() && steps[end] != Step::Nothing && steps[end] == steps[at] {
+        bytes += cells[end].old + cells[end].v1 + cells[end].v2;
+        if end > at && bytes > most {
+            break;
+        }
+        end += 1;
+    }
+    end
 }
 
 /// Returns the parts of the files of `run` in `range`.

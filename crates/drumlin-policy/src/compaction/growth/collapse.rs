@@ -2,9 +2,11 @@
 //! ever.
 //!
 //! The time that readers spend on the runs of H since these last changed is a debt. Once it reaches the time that
-//! merging them takes, they are merged: first all runs of H into one, then all of H into V1 and V2. This is the ski
-//! rental rule. At most twice the time is spent that would have been best in hindsight, and each merge leaves fewer
-//! runs, so it ends.
+//! merging them takes, they are merged: first all runs of H into one, then all of H into V1 and V2, and then all runs
+//! of V1 into one. This is the ski rental rule. At most twice the time is spent that would have been best in hindsight,
+//! and each merge leaves fewer runs, so it ends.
+
+use alloc::vec::Vec;
 
 /// Longest time between two policy calls that counts, in microseconds.
 const LONGEST: u64 = 10_000_000;
@@ -42,6 +44,29 @@ impl ReadDebt {
     /// Returns the debt in seconds.
     pub(super) fn seconds(&self) -> f64 {
         self.nanos / 1e9
+    }
+}
+
+impl ReadDebt {
+    /// Appends the debt to `bytes`.
+    pub(super) fn save(&self, bytes: &mut Vec<u8>) {
+        bytes.extend((self.runs.0 as u64).to_le_bytes());
+        bytes.extend(self.runs.1.to_le_bytes());
+        bytes.extend(self.seen.to_le_bytes());
+        bytes.extend(self.nanos.to_le_bytes());
+    }
+
+    /// Parses what [`ReadDebt::save`] appended, and returns the rest. `None` if it is damaged.
+    pub(super) fn restore(bytes: &[u8]) -> Option<(ReadDebt, &[u8])> {
+        let (runs, bytes) = bytes.split_first_chunk()?;
+        let (units, bytes) = bytes.split_first_chunk()?;
+        let (seen, bytes) = bytes.split_first_chunk()?;
+        let (nanos, bytes) = bytes.split_first_chunk()?;
+        let runs = usize::try_from(u64::from_le_bytes(*runs)).ok()?;
+        let nanos = f64::from_le_bytes(*nanos);
+        let debt =
+            ReadDebt { runs: (runs, u16::from_le_bytes(*units)), seen: u64::from_le_bytes(*seen), nanos };
+        (nanos.is_finite() && nanos >= 0.0).then_some((debt, bytes))
     }
 }
 

@@ -8,7 +8,7 @@
 //! that still serves reads, so no merge waits for a clear.
 
 use super::position::{CycleRun, Position, vertical};
-use super::schedule::{Schedule, Slot};
+use super::schedule::{PlannedRun, Schedule};
 use super::tag::{Cycle, Units, encode};
 use crate::compaction::reason::{Counted, size};
 use crate::compaction::stack::overlapping;
@@ -22,7 +22,7 @@ use drumlin_types::contract::{Plan, Take, TreeView};
 const OPEN_RUNS: usize = 4;
 
 /// Input of the plans.
-pub(super) struct Scene<'a> {
+pub(super) struct MergeInput<'a> {
     /// Tree after all unfinished compactions.
     pub(super) projected: &'a TreeView,
     /// Tree of all files, with their states.
@@ -30,38 +30,55 @@ pub(super) struct Scene<'a> {
     pub(super) cycle: &'a Cycle,
     pub(super) schedule: &'a Schedule,
     /// Units of all cycles before this one, for deadlines.
-    pub(super) before: u64,
+    pub(super) earlier_units: u64,
 }
 
 /// Returns the merges that are due, newest runs first.
-pub(super) fn plans(scene: &Scene<'_>, position: &Position<'_>) -> Vec<Plan> {
-    let slots = scene.schedule.target(position.units);
-    let mut plans: Vec<Plan> = slots.iter().rev().filter_map(|slot| of_slot(scene, position, slot)).collect();
+pub(super) fn plans(input: &MergeInput<'_>, position: &Position<'_>) -> Vec<Plan> {
+    let planned = input.schedule.target(position.units);
+    let mut plans: Vec<Plan> =
+        planned.iter().rev().filter_map(|planned_run| of_planned(input, position, planned_run)).collect();
     let open = |run: &&CycleRun<'_>| run.units.is_open && run.units.hi > position.units;
     let short: Vec<CycleRun<'_>> = position.current.iter().filter(open).copied().collect();
     if short.len() > OPEN_RUNS {
-        let depth = slots.len().min(255) as u8;
+        let depth = planned.len().min(255) as u8;
         let unit = position.units.saturating_add(1);
-        let slot = Slot { lo: unit, hi: unit, depth, dies: scene.schedule.units() };
-        plans.extend(merge(scene, position, &slot, &short));
+        let planned_run = PlannedRun { lo: unit, hi: unit, depth, dies: input.schedule.units() };
+        plans.extend(merge(input, position, &planned_run, similar(&short)));
     }
     plans
 }
 
 /// Returns the merge of all runs of the cycle into one, unless one of them is busy.
-pub(super) fn collapsed(scene: &Scene<'_>, position: &Position<'_>) -> Option<Plan> {
-    let slot = Slot { lo: 1, hi: position.units, depth: 0, dies: scene.schedule.units() };
-    merge(scene, position, &slot, &position.current)
+pub(super) fn collapsed(input: &MergeInput<'_>, position: &Position<'_>) -> Option<Plan> {
+    let planned_run = PlannedRun { lo: 1, hi: position.units, depth: 0, dies: input.schedule.units() };
+    merge(input, position, &planned_run, &position.current)
 }
 
-fn of_slot(scene: &Scene<'_>, position: &Position<'_>, slot: &Slot) -> Option<Plan> {
-    let is_inside = |run: &&CycleRun<'_>| slot.lo <= run.units.lo && run.units.hi <= slot.hi;
+/// Returns the newest runs of which none has more than twice the bytes of all newer ones. So each byte of a unit is
+/// merged about as often as the number of its flushes can be halved.
+fn similar<'r, 't>(runs: &'r [CycleRun<'t>]) -> &'r [CycleRun<'t>] {
+    let (mut bytes, mut end) = (0u64, 0);
+    while let Some(run) = runs.get(end).filter(|run| end == 0 || run.run.bytes <= bytes.saturating_mul(2)) {
+        bytes = bytes.saturating_add(run.run.bytes);
+        end += 1;
+    }
+    &runs[..end]
+}
+
+fn of_planned(input: &MergeInput<'_>, position: &Position<'_>, planned_run: &PlannedRun) -> Option<Plan> {
+    let is_inside = |run: &&CycleRun<'_>| planned_run.lo <= run.units.lo && run.units.hi <= planned_run.hi;
     let inside: Vec<CycleRun<'_>> = position.current.iter().filter(is_inside).copied().collect();
-    merge(scene, position, slot, &inside)
+    merge(input, position, planned_run, &inside)
 }
 
 /// Returns the plan that merges `runs` into one, unless one of them is busy.
-fn merge(scene: &Scene<'_>, position: &Position<'_>, slot: &Slot, runs: &[CycleRun<'_>]) -> Option<Plan> {
+fn merge(
+    input: &MergeInput<'_>,
+    position: &Position<'_>,
+    planned_run: &PlannedRun,
+    runs: &[CycleRun<'_>],
+) -> Option<Plan> {
     if runs.len() < 2 || !runs.iter().all(|run| run.run.idle) {
         return None;
     }
@@ -72,26 +89,32 @@ fn merge(scene: &Scene<'_>, position: &Position<'_>, slot: &Slot, runs: &[CycleR
     };
     let deepest = runs.iter().map(|run| run.run.level).max()?;
     let oldest = runs.iter().map(|run| run.run.view.min_seq()).min()?;
-    let label = (vertical(scene.projected).0).saturating_sub(1).saturating_sub(slot.depth);
-    let out = label.min(ceiling(scene.tree, runs, oldest)?).max(deepest);
+    let label = (vertical(input.projected).0).saturating_sub(1).saturating_sub(planned_run.depth);
+    let ceiling = ceiling(input.tree, runs, oldest)?;
+    // An older run lies above an input: the merge waits until it is gone.
+    if ceiling < deepest {
+        return None;
+    }
+    let out = label.min(ceiling).max(deepest);
     let bytes: u64 = runs.iter().map(|run| run.run.bytes).sum();
     let files = runs.iter().flat_map(|run| &run.run.view.files);
     let take = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
     let reason = format!(
-        "cycle {} unit {}/{}: units {} to {} ({}, {}) to level {out} until unit {}",
-        scene.cycle.number,
+        "cycle {} unit {}/{}: units {} to {} ({}, {}) to level {out}, next merged at unit {}",
+        input.cycle.number,
         position.units,
-        scene.cycle.units,
+        input.cycle.units,
         units.lo,
         units.hi,
         Counted(runs.len(), "run"),
         size(bytes),
-        slot.dies
+        planned_run.dies
     );
     let mut plan = Plan::new(take, out, reason);
-    plan.tag = encode(scene.cycle, &units);
-    plan.deadline = Some(scene.before.saturating_add(u64::from(slot.dies)));
-    close_plan(scene.projected, &plan).ok()
+    plan.tag = encode(input.cycle, &units);
+    plan.deadline = Some(input.earlier_units.saturating_add(u64::from(planned_run.dies)));
+    // What else would have to move belongs to no unit of this cycle.
+    close_plan(input.projected, &plan).ok().filter(|closed| closed.take.len() == plan.take.len())
 }
 
 /// Returns the lowest-numbered level of H that holds an older run which overlaps one of `runs`, whatever compaction it

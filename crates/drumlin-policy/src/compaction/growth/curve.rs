@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Number of doublings: the curve ends at 4096 units.
 pub(super) const DOUBLINGS: usize = 12;
 /// One unit of output in the integers of the schedules.
-pub(super) const UNIT: u64 = 256;
+pub(super) const FIXED_ONE: u64 = 256;
 
 /// Share of a measured growth factor that replaces the known one.
 const LEARNED: f64 = 1.0 / 8.0;
@@ -26,16 +26,16 @@ impl Default for SizeCurve {
 }
 
 impl SizeCurve {
-    /// Returns s(1), s(2), s(4), .. in parts of [`UNIT`].
+    /// Returns s(1), s(2), s(4), .. in parts of [`FIXED_ONE`].
     fn points(&self) -> [u64; DOUBLINGS + 1] {
-        let mut points = [UNIT; DOUBLINGS + 1];
+        let mut points = [FIXED_ONE; DOUBLINGS + 1];
         for (at, growth) in self.0.iter().enumerate() {
             points[at + 1] = points[at] + points[at] * u64::from(*growth) / 255;
         }
         points
     }
 
-    /// Returns s(r) for r = 0, 1, .. `most` in parts of [`UNIT`]; s(0) is 0.
+    /// Returns s(r) for r = 0, 1, .. `most` in parts of [`FIXED_ONE`]; s(0) is 0.
     pub(super) fn sizes(&self, most: u16) -> Vec<u64> {
         let points = self.points();
         (0..=u64::from(most)).map(|units| size(&points, units)).collect()
@@ -60,7 +60,7 @@ impl SizeCurve {
         for (units, size) in runs {
             let doubling = (units - 1).ilog2() as usize;
             let start = f64::from(1u16 << doubling);
-            let before = self.points()[doubling] as f64 / UNIT as f64;
+            let before = self.points()[doubling] as f64 / FIXED_ONE as f64;
             let growth = (size - before) / before * start / (f64::from(units) - start);
             let growth = round(growth.clamp(0.0, 1.0) * 255.0);
             let last = if Some(units) == most { DOUBLINGS } else { doubling + 1 };
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_curve_begins_with_no_key_written_twice() {
         let sizes = SizeCurve::default().sizes(10_000);
-        assert!(sizes.iter().enumerate().all(|(units, size)| *size == units as u64 * UNIT));
+        assert!(sizes.iter().enumerate().all(|(units, size)| *size == units as u64 * FIXED_ONE));
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let sizes = curve.sizes(128);
         for units in [2usize, 5, 16, 40, 64, 100, 128] {
             let expected = (1.0 + units as f64) / 2.0;
-            let found = sizes[units] as f64 / UNIT as f64;
+            let found = sizes[units] as f64 / FIXED_ONE as f64;
             assert!((found / expected - 1.0).abs() < 0.03, "{units}: {found}, not {expected}");
         }
         assert!(sizes.is_sorted());

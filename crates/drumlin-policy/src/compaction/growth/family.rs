@@ -1,7 +1,8 @@
 //! The policies that grow by a schedule, and their arguments.
 
 use super::published;
-use super::shape::Shape;
+use super::read_weight::nearest;
+use super::shape::{Shape, UNITS};
 use super::space::{Sizes, sizes};
 use super::tag::BOUNDS;
 use crate::compaction::arguments::Arguments;
@@ -12,11 +13,12 @@ use drumlin_types::contract::PolicyError;
 /// Default and bounds of the space target.
 const TARGET: f64 = 1.15;
 const TARGETS: core::ops::RangeInclusive<f64> = 1.05..=2.0;
-/// Default number of levels of the horizontal policies.
-const LEVELS: u8 = 2;
-/// Most units of a cycle of the lazy policy, and bounds of its size ratio.
-const MOST_UNITS: u32 = 4096;
+/// Default l of the horizontal policies.
+const BOUND: u8 = 2;
+/// Bounds of the size ratio of the lazy policy.
 const RATIOS: core::ops::RangeInclusive<u32> = 2..=32;
+/// Bounds of a fixed read weight: those of the grid of schedules.
+const WEIGHTS: core::ops::RangeInclusive<f64> = 0.00390625..=256.0;
 
 /// A policy that grows by a schedule.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,8 +29,8 @@ pub(super) enum Family {
     Tiering { bound: u8, target: f64 },
     /// The lazy leveling of `levels` levels with size ratio `ratio`: T^(L-1) units, tiered.
     Lazy { ratio: u32, levels: u8 },
-    /// Weighted schedule, and V1 between H and V2.
-    Vertiorizon { target: f64 },
+    /// Weighted schedule, and V1 between H and V2. A fixed read weight is not measured.
+    Vertiorizon { target: f64, read_weight: Option<f64> },
     /// The scheme of the paper as published, with T = 6.
     Published,
 }
@@ -38,8 +40,10 @@ impl Family {
     pub(super) fn horizontal(arguments: &Arguments<'_>, is_leveling: bool) -> Result<Family, PolicyError> {
         let (bound, target) = arguments.text.split_once('/').unwrap_or((arguments.text, ""));
         let bound = match bound {
-            "" => LEVELS,
-            text => arguments.bounded(text, "l", &BOUNDS)?,
+            "" => BOUND,
+            // With one write of each unit, every unit of a cycle would be a run.
+            text if is_leveling => arguments.bounded(text, "l", &BOUNDS)?,
+            text => arguments.bounded(text, "l", &(2..=*BOUNDS.end()))?,
         };
         let target = parse_target(arguments, target)?;
         Ok(if is_leveling { Family::Leveling { bound, target } } else { Family::Tiering { bound, target } })
@@ -52,18 +56,23 @@ impl Family {
         let levels =
             if levels.is_empty() { 3 } else { arguments.bounded(levels, "L", &(2..=BOUNDS.end() + 1))? };
         let units = ratio.checked_pow(u32::from(levels) - 1);
-        if !units.is_some_and(|units| (4..=MOST_UNITS).contains(&units)) {
-            return Err(arguments.error(format_args!("T^(L-1) must be 4 to {MOST_UNITS}")));
+        let is_valid = |units: u32| u16::try_from(units).is_ok_and(|units| UNITS.contains(&units));
+        if !units.is_some_and(is_valid) {
+            let (least, most) = (UNITS.start(), UNITS.end());
+            return Err(arguments.error(format_args!("T^(L-1) must be {least} to {most}")));
         }
         Ok(Family::Lazy { ratio, levels })
     }
 
-    /// Parses `[S]` or `paper`.
+    /// Parses `[S[/w]]` or `paper`.
     pub(super) fn vertiorizon(arguments: &Arguments<'_>) -> Result<Family, PolicyError> {
         if arguments.text == "paper" {
             return Ok(Family::Published);
         }
-        Ok(Family::Vertiorizon { target: parse_target(arguments, arguments.text)? })
+        let (target, weight) = arguments.text.split_once('/').unwrap_or((arguments.text, ""));
+        let read_weight =
+            if weight.is_empty() { None } else { Some(arguments.bounded(weight, "w", &WEIGHTS)?) };
+        Ok(Family::Vertiorizon { target: parse_target(arguments, target)?, read_weight })
     }
 
     pub(super) fn name(&self) -> String {
@@ -75,7 +84,10 @@ impl Family {
             Family::Leveling { bound, target } => of("horizontal-leveling", bound, target),
             Family::Tiering { bound, target } => of("horizontal-tiering", bound, target),
             Family::Lazy { ratio, levels } => format!("horizontal-lazy:{ratio}/{levels}"),
-            Family::Vertiorizon { target } => format!("vertiorizon:{target}"),
+            Family::Vertiorizon { target, read_weight: None } => format!("vertiorizon:{target}"),
+            Family::Vertiorizon { target, read_weight: Some(weight) } => {
+                format!("vertiorizon:{target}/{weight}")
+            }
             Family::Published => "vertiorizon:paper".into(),
         }
     }
@@ -95,25 +107,38 @@ impl Family {
             Family::Leveling { bound, .. } => Shape::Leveling(bound),
             Family::Tiering { bound, .. } => Shape::Tiering(bound),
             Family::Lazy { levels, .. } => Shape::Tiering(levels - 1),
-            Family::Vertiorizon { .. } => Shape::Weighted(0),
+            Family::Vertiorizon { read_weight, .. } => Shape::Weighted(read_weight.map_or(0, nearest)),
             Family::Published => Shape::PublishedLeveling { levels: 2, delta: 0 },
         }
     }
 
-    /// Returns the sizes of a cycle above a V2 of `bottom` units. The cycle before had `before` units.
-    pub(super) fn sizes(&self, bottom: f64, before: Option<u16>) -> Sizes {
+    /// Returns the sizes of a cycle above a V2 of `v2` units. The cycle before had `before` units.
+    pub(super) fn sizes(&self, v2: f64, before: Option<u16>) -> Sizes {
         match *self {
-            Family::Leveling { target, .. } | Family::Tiering { target, .. } => sizes(bottom, target, false),
-            Family::Vertiorizon { target } => sizes(bottom, target, true),
+            Family::Leveling { target, .. } | Family::Tiering { target, .. } => sizes(v2, target, false),
+            Family::Vertiorizon { target, .. } => sizes(v2, target, true),
             Family::Lazy { ratio, levels } => {
                 let units = ratio.pow(u32::from(levels) - 1) as u16;
                 Sizes { obsolete: f64::INFINITY, units, kept: 0.0 }
             }
             Family::Published => {
-                let units = published::units(before, bottom);
+                let units = published::units(before, v2);
                 Sizes { obsolete: f64::INFINITY, units, kept: published::RATIO / core::f64::consts::SQRT_2 }
             }
         }
+    }
+
+    /// Returns the read weight if it is fixed.
+    pub(super) fn fixed_read_weight(&self) -> Option<f64> {
+        match *self {
+            Family::Vertiorizon { read_weight, .. } => read_weight,
+            _ => None,
+        }
+    }
+
+    /// Returns whether clears keep cells in V1, by the space target.
+    pub(super) fn keeps_v1(&self) -> bool {
+        matches!(self, Family::Vertiorizon { .. })
     }
 
     /// Returns whether the schedule follows the load.

@@ -1,9 +1,9 @@
 //! Growth by proven schedules (docs/design/growth.md; paper: Vertiorizon, SIGMOD 2025).
 //!
 //! A leveled or tiered tree decides level by level when to merge. Here the whole life of every run is planned ahead for
-//! a *cycle* of n units, where a *unit* is one full flush. So its costs are exact before they are paid, and the plan
-//! writes the least for the runs that it lets readers meet. At the end of the cycle a *clear* empties the levels above
-//! the last two into these.
+//! a *cycle* of n units, where a *unit* is one full flush. So the cost of a cycle is known before it begins, and the
+//! plan writes the least for the runs that it lets readers meet. At the end of the cycle a *clear* empties the levels
+//! above the last two into these.
 //!
 //! ```text
 //! levels 0 to 4   H: the runs of the present cycle, merged by the schedule
@@ -14,37 +14,41 @@
 //! - `horizontal-leveling:l`, `horizontal-tiering:l`: the published schedules, made exact for every n. Each clear
 //!   pushes all of H into V2.
 //! - `horizontal-lazy:T/L`: lazy leveling with the tiered schedule in place of its tiers.
-//! - `vertiorizon`: the schedule with the least merges + rho * runs, with rho as measured, and V1.
+//! - `vertiorizon`: the schedule with the least merges + read weight * runs, and V1.
 //! - `vertiorizon:paper`: the scheme as published, for comparison.
 //!
 //! # Where the code is
 //!
-//! - [`curve`], [`shape`], [`schedule`]: sizes of merged runs, and the optimal schedules.
+//! - [`curve`], [`shape`], [`schedule`], [`widths`]: sizes of merged runs, and the optimal schedules.
 //! - [`published`]: the paper's algorithms and tuning, for comparison.
 //! - [`tag`], [`position`]: what the tree itself says about its cycle.
-//! - [`space`], [`rho`], [`family`]: n, V1 and the weight of reads, and which policy uses what.
+//! - [`space`], [`read_weight`], [`family`], [`tuning`]: n, V1 and the weight of reads, which policy uses what, and the
+//!   next cycle.
 //! - [`converge`], [`cells`], [`clear`]: merges of the present cycle, and clears. [`collapse`]: merges for readers of a
 //!   store without writes.
-//! - [`policy`], [`explain`]: the policy call, and what it tells people.
+//! - [`policy`], [`explanation`]: the policy call, and what it tells people.
 
 mod cells;
 mod clear;
 mod collapse;
 mod converge;
 mod curve;
-mod explain;
+mod explanation;
 mod family;
 mod policy;
 mod position;
 mod published;
-mod rho;
+mod read_weight;
 mod schedule;
 mod shape;
 mod space;
 mod tag;
+mod tuning;
+mod widths;
 
 use super::arguments::Arguments;
 use alloc::boxed::Box;
+use alloc::format;
 use drumlin_types::contract::{CompactionPolicy, PolicyError};
 use family::Family;
 use policy::Growth;
@@ -73,7 +77,7 @@ pub(super) fn vertiorizon(arguments: &Arguments<'_>) -> Built {
 
 fn built(arguments: &Arguments<'_>, family: Family) -> Built {
     match arguments.hard_stop {
-        true => Err(arguments.error("hard-stop: there is no such argument")),
+        true => Err(PolicyError(format!("{} = hard-stop: there is no such argument", arguments.policy))),
         false => Ok(Box::new(Growth::new(family))),
     }
 }

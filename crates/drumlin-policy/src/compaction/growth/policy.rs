@@ -2,17 +2,16 @@
 
 use super::clear::Clear;
 use super::collapse::ReadDebt;
-use super::converge::{Scene, collapsed, plans as merges};
-use super::curve::{DOUBLINGS, SizeCurve};
-use super::explain::{Told, tell};
+use super::converge::{MergeInput, collapsed, plans as merges};
+use super::curve::SizeCurve;
+use super::explanation::{Explanation, explain};
 use super::family::Family;
-use super::position::{CycleRun, newest_cycle, position, vertical};
-use super::published;
-use super::rho::{choose, nearest, read_cost, rho};
+use super::position::{newest_cycle, position, vertical};
+use super::read_weight::read_cost;
 use super::schedule::Schedule;
-use super::shape::Shape;
-use super::space::{Sizes, steady};
+use super::space::Sizes;
 use super::tag::{Cycle, encode};
+use super::tuning::Tuning;
 use crate::compaction::preset::drain;
 use alloc::format;
 use alloc::string::String;
@@ -21,15 +20,10 @@ use drumlin_types::contract::{
     CompactionPolicy, Decision, Outcome, Pace, PaceScope, Plan, PolicyError, PolicyInput, RunTag, TreeView,
 };
 
-/// Number of flushes whose mean is the size of a unit.
-const FLUSHES: usize = 16;
 /// Bytes of H, in those of a whole cycle, from which a clear is due whatever the units say.
-const FULL: f64 = 1.25;
+const CLEAR_AT: f64 = 1.25;
 /// Units of H and V1, and units of H alone, from which a clear for the sake of space is due.
 const SPACE_UNITS: (u64, u64) = (8, 4);
-/// V1 gets a new run for each clear while rho is below the first number, and one run from the second on.
-const TIERED_BELOW: (f64, f64) = (0.95, 1.05);
-
 /// A policy that grows by a schedule.
 #[derive(Debug)]
 pub(super) struct Growth {
@@ -40,21 +34,14 @@ pub(super) struct Growth {
     /// Whether the cycle was compared with the tree, which may be newer than a saved state.
     is_checked: bool,
     /// Units of all cycles before this one, for deadlines.
-    before: u64,
-    /// Size curve as measured. The schedule keeps the one that it was made with.
-    curve: SizeCurve,
-    /// Bytes of the last flushes, oldest first.
-    flushes: Vec<u64>,
-    rho: Option<f64>,
-    /// Operations as the published tuning sees them.
-    mix: Option<published::Mix>,
+    earlier_units: u64,
+    tuning: Tuning,
     debt: ReadDebt,
-    /// Whether old runs are left that no plan may take, such as those below a damaged table. The next cycle then begins
-    /// nevertheless, so that its merges go on.
+    /// Whether the last call found nothing to do while nothing was unfinished. If old runs are left nevertheless, such
+    /// as those below a damaged table, the next cycle does not wait for them.
     is_stuck: bool,
-    is_tiered: bool,
     is_frozen: bool,
-    told: Told,
+    explanation: Explanation,
 }
 
 impl Growth {
@@ -64,16 +51,12 @@ impl Growth {
             cycle: None,
             schedule: None,
             is_checked: false,
-            before: 0,
-            curve: SizeCurve::default(),
-            flushes: Vec::new(),
-            rho: None,
-            mix: None,
+            earlier_units: 0,
+            tuning: Tuning::new(family),
             debt: ReadDebt::default(),
             is_stuck: false,
-            is_tiered: false,
             is_frozen: false,
-            told: Told::default(),
+            explanation: Explanation::default(),
         }
     }
 
@@ -84,7 +67,7 @@ impl Growth {
             && let Some(newest) = newest_cycle(tree)
             && self.cycle.is_none_or(|known| newest.number > known.number)
         {
-            (self.cycle, self.schedule, self.curve) = (Some(newest), None, newest.curve);
+            (self.cycle, self.schedule, self.tuning.curve) = (Some(newest), None, newest.curve);
         }
         // A tag of another policy's schedule is one of an older cycle.
         let is_ours = |cycle: &Cycle| self.family.allows(cycle.shape);
@@ -95,6 +78,22 @@ impl Growth {
         }
     }
 
+    /// Restores what `save` returned; `None` if it is damaged.
+    fn restored(&mut self, blob: &[u8]) -> Option<()> {
+        let (cycle, rest) = Cycle::decode(blob)?;
+        let (earlier_units, rest) = rest.split_first_chunk()?;
+        let (&is_stuck, rest) = rest.split_first()?;
+        let mut tuning = Tuning::new(self.family);
+        let rest = tuning.restore(rest)?;
+        let (debt, rest) = ReadDebt::restore(rest)?;
+        if !rest.is_empty() || is_stuck > 1 {
+            return None;
+        }
+        (self.cycle, self.schedule, self.tuning, self.debt) = (Some(cycle), None, tuning, debt);
+        (self.earlier_units, self.is_stuck) = (u64::from_le_bytes(*earlier_units), is_stuck == 1);
+        Some(())
+    }
+
     fn with(&mut self, cycle: Cycle) -> (Cycle, Schedule) {
         let make = || Schedule::new(cycle.units, cycle.shape, &cycle.curve);
         let schedule = self.schedule.get_or_insert_with(make).clone();
@@ -103,79 +102,25 @@ impl Growth {
 
     /// Begins the next cycle. The runs of all earlier ones are old from now on.
     fn begin(&mut self, tree: &TreeView, flush: u64) -> (Cycle, Schedule) {
-        let before = self.cycle;
-        let number = before.map_or(0, |cycle| cycle.number.wrapping_add(1));
-        self.before += before.map_or(0, |cycle| u64::from(cycle.units));
-        let cycle = match before.filter(|cycle| self.is_frozen && self.family.allows(cycle.shape)) {
-            Some(cycle) => Cycle { number, ..cycle },
-            None => self.retune(tree, before, number, flush),
+        let previous = self.cycle;
+        let number = previous.map_or(0, |cycle| cycle.number.wrapping_add(1));
+        let units = previous.map_or(0, |cycle| u64::from(cycle.units));
+        self.earlier_units = self.earlier_units.saturating_add(units);
+        let cycle = match previous.filter(|cycle| self.is_frozen && self.family.allows(cycle.shape)) {
+            Some(cycle) => self.tuning.frozen_cycle(tree, cycle, number),
+            None => self.tuning.next_cycle(tree, previous, number, flush),
         };
         (self.cycle, self.schedule) = (Some(cycle), None);
         self.with(cycle)
-    }
-
-    /// Returns the next cycle, with the sizes and the schedule that the store and its load ask for now.
-    fn retune(&mut self, tree: &TreeView, before: Option<Cycle>, number: u32, flush: u64) -> Cycle {
-        let unit_kib =
-            self.unit_kib().or(before.map(|cycle| cycle.unit_kib)).unwrap_or_else(|| in_kib(flush));
-        let unit = u64::from(unit_kib) << 10;
-        if let Some(cycle) = before {
-            self.learn(tree, &cycle);
-        }
-        let bottom = tree.levels.last().map_or(0, |level| level.bytes());
-        let units_below = if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 };
-        let sizes = self.family.sizes(units_below, before.map(|cycle| cycle.units));
-        let kept = before.filter(|cycle| self.family.allows(cycle.shape));
-        let units = match kept.filter(|cycle| !cycle.shape.is_published()) {
-            Some(cycle) => steady(cycle.units, sizes.units),
-            None => sizes.units,
-        };
-        let (shape, curve) = match kept.map(|cycle| (cycle.shape, cycle.curve)) {
-            Some((shape, _)) if shape.is_published() => {
-                let delta = published::delta(self.curve.hot_share());
-                (self.mix.map_or(shape, |mix| published::tuned(units, &mix, delta)), self.curve)
-            }
-            Some((Shape::Weighted(k), curve)) => {
-                let measured = (self.rho.map(nearest), self.curve);
-                let (k, curve) = choose(units, (k, curve), measured);
-                (Shape::Weighted(k), curve)
-            }
-            _ => (self.family.shape(), self.curve),
-        };
-        if let Some(rho) = self.rho {
-            let (below, above) = TIERED_BELOW;
-            self.is_tiered = matches!(self.family, Family::Vertiorizon { .. })
-                && (rho < below || self.is_tiered && rho < above);
-        }
-        Cycle { number, units, shape, curve, unit_kib }
-    }
-
-    /// Learns the size curve from the runs of the cycle that ends.
-    fn learn(&mut self, tree: &TreeView, cycle: &Cycle) {
-        let unit = cycle.unit_bytes();
-        if unit == 0 || !self.family.is_tuned() {
-            return;
-        }
-        let position = position(tree, cycle.number);
-        let whole = position.current.iter().filter(|run| run.run.idle && !run.units.is_open);
-        let size = |run: &CycleRun<'_>| (run.units.hi - run.units.lo + 1, run.run.bytes as f64 / unit as f64);
-        self.curve.learn(&whole.map(size).collect::<Vec<_>>());
-    }
-
-    /// Returns the size of a unit: the mean of the last flushes that were at least half as large as the largest.
-    fn unit_kib(&self) -> Option<u32> {
-        let largest = self.flushes.iter().copied().max()?;
-        let full: Vec<u64> = self.flushes.iter().copied().filter(|bytes| *bytes >= largest / 2).collect();
-        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64))
     }
 
     /// Returns the cause of a clear, if one is due.
     fn due(&self, input: &PolicyInput<'_>, tree: &TreeView, cycle: &Cycle, sizes: &Sizes) -> Option<String> {
         let unit = cycle.unit_bytes();
         let position = position(tree, cycle.number);
-        let (middle, bottom) = vertical(tree);
+        let (v1, v2) = vertical(tree);
         let of = |level: u8| tree.levels.get(usize::from(level)).map_or(0, |level| level.bytes());
-        let (above, bottom) = (position.current_bytes + of(middle), of(bottom));
+        let (above, v2) = (position.current_bytes + of(v1), of(v2));
         if position.units >= cycle.units {
             return Some(format!("unit {} of {}", position.units, cycle.units));
         }
@@ -187,10 +132,10 @@ impl Growth {
             return None;
         }
         let held = position.current_bytes as f64 / unit as f64;
-        if held > FULL * f64::from(cycle.units) {
+        if held > CLEAR_AT * f64::from(cycle.units) {
             return Some(format!("{held:.0} units of bytes, {} planned", cycle.units));
         }
-        let most = (sizes.obsolete * bottom as f64).max((SPACE_UNITS.0 * unit) as f64);
+        let most = (sizes.obsolete * v2 as f64).max((SPACE_UNITS.0 * unit) as f64);
         if sizes.obsolete.is_finite() && held >= SPACE_UNITS.1 as f64 && above as f64 > most {
             return Some(format!("{above} bytes above the last level, {most:.0} allowed"));
         }
@@ -205,42 +150,94 @@ impl Growth {
         !cycle.shape.is_published() || is_done || found.units > cycle.units + cycle.units / 4
     }
 
+    /// Returns the most runs of a cycle.
+    fn most_runs(&self) -> usize {
+        let schedule = self.schedule.as_ref();
+        schedule.map_or(0, |schedule| usize::from(schedule.cost(&SizeCurve::default()).runs))
+    }
+
     /// Returns whether readers have paid for a merge of `bytes`.
     fn collapses(&self, input: &PolicyInput<'_>, bytes: u64) -> bool {
-        let is_quiet =
-            input.tickets.is_empty() && !input.frozen && matches!(self.family, Family::Vertiorizon { .. });
+        let is_quiet = input.tickets.is_empty() && !input.frozen && self.family.keeps_v1();
         is_quiet && self.debt.pays(bytes, input.costs.compaction_bytes_per_s)
     }
 
-    fn pace(&self, input: &PolicyInput<'_>, schedule: &Schedule, plans: &[Plan]) -> Pace {
+    /// Begins the next cycle, which clears the present one.
+    fn clear(&mut self, projected: &TreeView, input: &PolicyInput<'_>, why: &str) {
+        let (cycle, _) = self.begin(projected, input.limits.memtable_bytes);
+        self.explanation.clear = format!("cycle {} began: {why}", cycle.number);
+    }
+
+    /// Returns why the runs of the present cycle are more than the schedule keeps although nothing can be merged. A
+    /// damaged table does that. Behind a clear the next runs begin anew.
+    fn blocked(&self, projected: &TreeView) -> Option<String> {
+        let position = position(projected, self.cycle?.number);
+        let closed = position.current.iter().filter(|run| !run.units.is_open).count();
+        (closed > self.most_runs()).then(|| format!("{closed} runs that no plan can merge"))
+    }
+
+    /// Returns the merges of the present cycle, the plans of its clear, and those for readers of a quiet tree.
+    fn plans(&mut self, input: &PolicyInput<'_>, projected: &TreeView, sizes: &Sizes) -> Vec<Plan> {
+        let Some(cycle) = self.cycle else { return Vec::new() };
+        let (cycle, schedule) = self.with(cycle);
+        let position = position(projected, cycle.number);
+        let merge_input = MergeInput {
+            projected,
+            tree: input.tree,
+            cycle: &cycle,
+            schedule: &schedule,
+            earlier_units: self.earlier_units,
+        };
+        let clear = Clear {
+            projected,
+            tickets: input.tickets,
+            limits: input.limits,
+            cycle: &cycle,
+            kept: (sizes.kept * f64::from(cycle.units) * cycle.unit_bytes() as f64) as u64,
+            is_tiered: self.tuning.is_v1_tiered,
+            is_quiet: input.tickets.is_empty(),
+            is_published: cycle.shape.is_published(),
+            deadline: self.earlier_units.saturating_add(u64::from(cycle.units)),
+        };
+        let mut plans = merges(&merge_input, &position);
+        plans.extend(clear.plans(&position));
+        let v1 = projected.levels.get(usize::from(vertical(projected).0));
+        let extra = position.current.len() + v1.map_or(0, |v1| v1.runs.len()).saturating_sub(1);
+        self.debt.add((extra, position.units), input.now, reads(input));
+        if plans.is_empty() && position.old.is_empty() {
+            plans.extend(match position.current.is_empty() {
+                true if self.collapses(input, v1.map_or(0, |v1| v1.bytes())) => clear.merged_v1(),
+                false if self.collapses(input, position.current_bytes) => collapsed(&merge_input, &position),
+                _ => None,
+            });
+        }
+        plans
+    }
+
+    /// Keeps what this decision was made of.
+    fn explain_later(&mut self, input: &PolicyInput<'_>, projected: &TreeView, sizes: &Sizes) {
+        let Some(cycle) = self.cycle else { return };
+        let (cycle, schedule) = self.with(cycle);
+        let position = position(projected, cycle.number);
+        let reads = (self.tuning.read_weight, reads(input));
+        self.explanation.decided(&cycle, &schedule, &position, reads, sizes);
+    }
+
+    /// Writers are slowed when the runs of the present cycle are twice as many as the schedule keeps, or the clear
+    /// before has not ended with the cycle. Older runs go away by themselves.
+    fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan]) -> Pace {
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
         let drain = drain(under_way, input.tree, input.costs, input.limits);
-        // The runs of a whole cycle may wait for their clear while the next cycle stacks its own above them.
-        let runs = schedule.cost(&SizeCurve::default()).runs;
-        let (middle, bottom) = vertical(input.tree);
-        let below = [middle, bottom].map(|level| input.tree.levels.get(usize::from(level)));
-        let below: usize = below.iter().flatten().map(|level| level.runs.len()).sum();
-        let slow = f64::from(2 * runs + 4) + below as f64;
+        let current = self.cycle.map_or(0, |cycle| position(input.tree, cycle.number).current.len());
+        let slow = (2 * self.most_runs() + 4 + input.tree.runs().saturating_sub(current)) as f64;
         let stop = slow + 8.0;
         Pace { scope: PaceScope::All, slow, stop, passes: 2.0, drain, hard_stop: false, covered: None }
     }
 }
 
-/// Returns the operations of a load, unless there are none.
-fn mix(input: &PolicyInput<'_>) -> Option<published::Mix> {
-    let load = input.load;
-    let all = load.writes + load.gets + load.seeks;
-    (all.is_finite() && all > 0.0 && load.entry_bytes > 0.0).then(|| published::Mix {
-        writes: load.writes / all,
-        gets: load.gets / all,
-        seeks: load.seeks / all,
-        false_positives: input.tree.false_positive_rate(),
-        page_entries: (4096.0 / load.entry_bytes).max(1.0),
-    })
-}
-
-fn in_kib(bytes: u64) -> u32 {
-    u32::try_from(bytes >> 10).unwrap_or(u32::MAX)
+/// Returns the nanoseconds per second that one run of H costs readers.
+fn reads(input: &PolicyInput<'_>) -> f64 {
+    read_cost(input.load, input.costs, input.tree.false_positive_rate())
 }
 
 impl CompactionPolicy for Growth {
@@ -251,53 +248,30 @@ impl CompactionPolicy for Growth {
     fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
         self.is_frozen = input.frozen;
         if !input.frozen {
-            self.rho = rho(input.load, input.costs, input.tree.false_positive_rate()).or(self.rho);
-            self.mix = mix(input).or(self.mix);
+            self.tuning.measure(input);
         }
         let projected = input.tree.projected();
-        let (mut cycle, mut schedule) = self.follow(&projected, input.limits.memtable_bytes);
-        let bottom = projected.levels.last().map_or(0, |level| level.bytes());
-        let unit = cycle.unit_bytes();
-        let units_below = if unit == 0 { 0.0 } else { bottom as f64 / unit as f64 };
-        let sizes = self.family.sizes(units_below, Some(cycle.units));
+        let (cycle, schedule) = self.follow(&projected, input.limits.memtable_bytes);
+        let sizes = self.tuning.sizes(&projected, cycle.unit_bytes(), Some(cycle.units));
         // A clear waits for the one before, and the published one for the last merge.
         if (position(input.tree, cycle.number).old.is_empty() || self.is_stuck && input.tickets.is_empty())
             && self.has_merged(&projected, &cycle, &schedule)
             && let Some(why) = self.due(input, &projected, &cycle, &sizes)
         {
-            (cycle, schedule) = self.begin(&projected, input.limits.memtable_bytes);
-            self.told.clear = format!("cycle {} began: {why}", cycle.number);
+            self.clear(&projected, input, &why);
         }
-        let position = position(&projected, cycle.number);
-        let scene = Scene {
-            projected: &projected,
-            tree: input.tree,
-            cycle: &cycle,
-            schedule: &schedule,
-            before: self.before,
-        };
-        let mut plans = merges(&scene, &position);
-        let clear = Clear {
-            projected: &projected,
-            tickets: input.tickets,
-            limits: input.limits,
-            cycle: &cycle,
-            kept: (sizes.kept * f64::from(cycle.units) * cycle.unit_bytes() as f64) as u64,
-            is_tiered: self.is_tiered,
-            is_published: cycle.shape.is_published(),
-            deadline: self.before + u64::from(cycle.units),
-        };
-        plans.extend(clear.plans(&position));
-        let reads = read_cost(input.load, input.costs, input.tree.false_positive_rate());
-        self.debt.add((position.current.len(), position.units), input.now, reads);
-        if plans.is_empty() && self.collapses(input, position.current_bytes) {
-            plans.extend(collapsed(&scene, &position));
+        let mut plans = self.plans(input, &projected, &sizes);
+        let blocked =
+            if plans.is_empty() && input.tickets.is_empty() { self.blocked(&projected) } else { None };
+        if let Some(why) = blocked {
+            self.clear(&projected, input, &why);
+            plans = self.plans(input, &projected, &sizes);
         }
-        self.is_stuck = plans.is_empty() && input.tickets.is_empty() && !position.old.is_empty();
+        self.is_stuck = plans.is_empty() && input.tickets.is_empty();
         let most = 2 * input.limits.slots.max(1) as usize + 1 + projected.levels.len();
         plans.truncate(most.saturating_sub(input.tickets.len()));
-        let pace = self.pace(input, &schedule, &plans);
-        self.told.decided(&cycle, &schedule, &position, (self.rho, reads), &sizes);
+        let pace = self.pace(input, &plans);
+        self.explain_later(input, &projected, &sizes);
         Decision { plans, pace: Some(pace), ..Decision::default() }
     }
 
@@ -305,10 +279,7 @@ impl CompactionPolicy for Growth {
         if let Outcome::Flushed { bytes, .. } = outcome
             && !self.is_frozen
         {
-            if self.flushes.len() == FLUSHES {
-                self.flushes.remove(0);
-            }
-            self.flushes.push(*bytes);
+            self.tuning.note_flush(*bytes);
         }
     }
 
@@ -323,23 +294,25 @@ impl CompactionPolicy for Growth {
     }
 
     fn explain(&self) -> String {
-        tell(&self.name(), &self.told, self.is_frozen)
+        explain(&self.name(), &self.explanation, self.is_frozen)
     }
 
-    /// Saves the cycle and the measured size curve. Only the latter is needed: the tree has the cycle in its tags.
+    /// Saves everything that decides, so that recorded decisions can be replayed. To go on after a crash, the tags of
+    /// the runs are enough.
     fn save(&self) -> Vec<u8> {
         let Some(cycle) = &self.cycle else { return Vec::new() };
         let mut bytes = cycle.encode();
-        bytes.extend(self.curve.0);
+        bytes.extend(self.earlier_units.to_le_bytes());
+        bytes.push(u8::from(self.is_stuck));
+        self.tuning.save(&mut bytes);
+        self.debt.save(&mut bytes);
         bytes
     }
 
     fn restore(&mut self, blob: &[u8]) -> Result<(), PolicyError> {
-        let error =
-            || PolicyError(format!("{}: the saved state of {} bytes is damaged", self.name(), blob.len()));
-        let (cycle, rest) = Cycle::decode(blob).ok_or_else(error)?;
-        let curve: [u8; DOUBLINGS] = rest.try_into().map_err(|_| error())?;
-        (self.cycle, self.schedule, self.curve) = (Some(cycle), None, SizeCurve(curve));
-        Ok(())
+        let restored = self.restored(blob);
+        restored.ok_or_else(|| {
+            PolicyError(format!("{}: the saved state of {} bytes is damaged", self.name(), blob.len()))
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! They serve as the baseline. A cascade over several levels is one merge, as in the paper's footnote 6. The last unit
 //! of a cycle is merged like every other, and then all of H goes into V1.
 
-use super::shape::Shape;
+use super::shape::{Shape, UNITS};
 use crate::real::{floor, square_root};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,16 +14,14 @@ pub(super) const MOST_LEVELS: u8 = 12;
 pub(super) const RATIO: f64 = 6.0;
 /// Units of the first cycle.
 pub(super) const FIRST_UNITS: u16 = 8;
-/// Most units of a cycle.
-const MOST_UNITS: u16 = 4096;
 /// Largest delta that fits into a tag.
 const MOST_DELTA: u8 = 15;
 
-/// Returns the word of Algorithm 1. Level 1 is merged into level 2 from C_1 > C_2 + delta on (Section 5.3).
+/// Returns the widths of Algorithm 1. Level 1 is merged into level 2 from C_1 > C_2 + delta on (Section 5.3).
 pub(super) fn leveling(units: u16, levels: u8, delta: u8) -> Vec<u16> {
     let levels = usize::from(levels.max(1));
     let (mut counters, mut held) = (vec![0u16; levels], vec![0u16; levels]);
-    let mut word = Vec::with_capacity(usize::from(units));
+    let mut widths = Vec::with_capacity(usize::from(units));
     for _ in 0..units {
         counters[0] += 1;
         held[0] += 1;
@@ -38,19 +36,19 @@ pub(super) fn leveling(units: u16, levels: u8, delta: u8) -> Vec<u16> {
             held[level + 1] += core::mem::take(&mut held[level]);
             level += 1;
         }
-        word.push(held[level]);
+        widths.push(held[level]);
     }
-    word
+    widths
 }
 
-/// Returns the word of Algorithm 2.
+/// Returns the widths of Algorithm 2.
 pub(super) fn tiering(units: u16, levels: u8) -> Vec<u16> {
     let levels = usize::from(levels.max(1));
     let most = (levels as u64..).find(|n| binomial(*n, levels as u64) >= u64::from(units)).unwrap_or(0);
     // The k of the paper: the smallest with C(k + l - 1, l) >= n.
     let mut counters = vec![(most + 1).saturating_sub(levels as u64); levels];
     let mut held = vec![0u16; levels];
-    let mut word = Vec::with_capacity(usize::from(units));
+    let mut widths = Vec::with_capacity(usize::from(units));
     for _ in 0..units {
         counters[0] = counters[0].saturating_sub(1);
         let (mut covered, mut level) = (1, 0);
@@ -63,9 +61,9 @@ pub(super) fn tiering(units: u16, levels: u8) -> Vec<u16> {
             level += 1;
         }
         held[level] += covered;
-        word.push(covered);
+        widths.push(covered);
     }
-    word
+    widths
 }
 
 /// Shares of writes, point lookups and seeks, and what they cost.
@@ -78,6 +76,37 @@ pub(super) struct Mix {
     pub(super) false_positives: f64,
     /// Entries of a page (P).
     pub(super) page_entries: f64,
+}
+
+impl Mix {
+    pub(super) fn encode(&self) -> [u8; 40] {
+        let Mix { writes, gets, seeks, false_positives, page_entries } = *self;
+        let mut bytes = [0; 40];
+        for (at, number) in [writes, gets, seeks, false_positives, page_entries].into_iter().enumerate() {
+            bytes[8 * at..8 * at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; 40]) -> Mix {
+        let mut numbers = bytes.chunks_exact(8).map(|chunk| {
+            let mut number = [0; 8];
+            number.copy_from_slice(chunk);
+            f64::from_le_bytes(number)
+        });
+        let mut next = || numbers.next().unwrap_or(0.0);
+        let (writes, gets, seeks) = (next(), next(), next());
+        Mix { writes, gets, seeks, false_positives: next(), page_entries: next() }
+    }
+
+    /// Returns whether all numbers are shares, rates or counts.
+    pub(super) fn is_valid(&self) -> bool {
+        let Mix { writes, gets, seeks, false_positives, page_entries } = *self;
+        let shares = [writes, gets, seeks, false_positives];
+        shares.iter().all(|share| (0.0..=1.0).contains(share))
+            && page_entries.is_finite()
+            && page_entries >= 1.0
+    }
 }
 
 /// Returns the m with C(m, l) <= n <= C(m + 1, l).
@@ -139,8 +168,8 @@ pub(super) fn delta(alpha: f64) -> u8 {
 /// Returns n for the next cycle above a V2 of `bottom` units: once V2 has reached n T^2 units, n grows by 1 / T.
 pub(super) fn units(before: Option<u16>, bottom: f64) -> u16 {
     let mut units = before.unwrap_or(FIRST_UNITS);
-    while bottom >= f64::from(units) * RATIO * RATIO && units < MOST_UNITS {
-        units = (units + (f64::from(units) / RATIO) as u16 + 1).min(MOST_UNITS);
+    while bottom >= f64::from(units) * RATIO * RATIO && units < *UNITS.end() {
+        units = (units + (f64::from(units) / RATIO) as u16 + 1).min(*UNITS.end());
     }
     units
 }
@@ -154,21 +183,11 @@ fn binomial(n: u64, k: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::widths::steps;
     use super::*;
 
-    fn run_units(word: &[u16]) -> usize {
-        let mut runs: Vec<u16> = Vec::new();
-        let mut sum = 0;
-        for &covered in word {
-            let mut gathered = 1;
-            while gathered < covered {
-                gathered += runs.pop().unwrap();
-            }
-            assert_eq!(gathered, covered, "{word:?}");
-            runs.push(covered);
-            sum += runs.len();
-        }
-        sum
+    fn run_units(widths: &[u16]) -> usize {
+        steps(widths).map(|(_, runs)| runs).sum()
     }
 
     #[test]
@@ -222,6 +241,6 @@ mod tests {
             }
         }
         assert_eq!((units(None, 0.0), units(Some(8), 288.0), units(Some(8), 287.0)), (8, 10, 8));
-        assert_eq!(units(None, f64::INFINITY), MOST_UNITS);
+        assert_eq!(units(None, f64::INFINITY), *UNITS.end());
     }
 }

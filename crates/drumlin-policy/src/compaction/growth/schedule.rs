@@ -1,9 +1,9 @@
 //! Schedules: which units are merged after which flush, known ahead for a whole cycle.
 //!
 //! A cycle is the n units between two clears, and the last unit goes straight into the clear. A schedule for the other
-//! N = n - 1 units is a word a(1) .. a(N): after flush t the newest run covers a(t) units, and a(t) = 1 means that
-//! nothing is merged. Only merges that include the newest unit are needed, since any other would be as good earlier.
-//! Two costs follow:
+//! N = n - 1 units is a list of widths a(1) .. a(N): after flush t the newest run covers a(t) units, and a(t) = 1 means
+//! that nothing is merged. Only merges that include the newest unit are needed, since any other would be as good
+//! earlier. Two costs follow:
 //!
 //! - M, the merge output: the sum of s(a(t)) over all a(t) > 1, with the size curve s.
 //! - R, the run units: the sum of the number of runs after each flush. R / n is the mean number of runs.
@@ -14,31 +14,29 @@
 //! holds all of it:
 //!
 //! ```text
-//! E[0] = 0;  E[m] = min over r in 1..m of  E[r - 1] + (s(r) if r > 1) + E[m - r] + rho * (m - r + 1)
+//! E[0] = 0;  E[m] = min over r in 1..m of  E[r - 1] + (s(r) if r > 1) + E[m - r] + weight * (m - r + 1)
 //! ```
 //!
-//! This is the weighted schedule, the optimum of M + rho * R. The published schedules are the optima under a bound:
-//! leveling keeps at most l runs and writes least (the right subtree may keep l - 1), tiering writes a unit at most l
-//! times and keeps fewest runs (the units of the left subtree may be written l - 1 times). Both are exact for each n.
-//! The paper's Algorithms 1 and 2 are so only where n is a binomial coefficient; they are in `published.rs`, as
-//! printed.
+//! This is the weighted schedule, the optimum of M + w * R with the read weight w. The published schedules are the
+//! optima under a bound: leveling keeps at most l runs and writes least (the right subtree may keep l - 1), tiering
+//! writes a unit at most l times and keeps fewest runs (the units of the left subtree may be written l - 1 times). Both
+//! are exact for each n. The paper's Algorithms 1 and 2 are so only where n is a binomial coefficient; they are in
+//! `published.rs`, as printed.
 //!
 //! Invariant: costs are integers, so every machine finds the same roots; of equal ones the smallest.
 
 use super::curve::SizeCurve;
 use super::published;
-use super::shape::{FINEST, Shape};
+use super::shape::{MAX_EXPONENT, Shape, UNITS};
+use super::widths::steps;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Least and most units of a cycle.
-pub(super) const UNITS: core::ops::RangeInclusive<u16> = 4..=4096;
-
-/// Returns 2^(k/4) in parts of [`UNIT`].
+/// Returns 2^(k/4) in parts of [`FIXED_ONE`].
 fn weight(k: i8) -> u64 {
     /// 2^(k/4) for k = 0 to 3, in parts of 2^16.
     const ROOTS: [u64; 4] = [65_536, 77_936, 92_682, 110_218];
-    let k = i32::from(k.clamp(-FINEST, FINEST));
+    let k = i32::from(k.clamp(-MAX_EXPONENT, MAX_EXPONENT));
     let shift = k.div_euclid(4) - 8;
     let root = ROOTS[k.rem_euclid(4) as usize];
     let scaled = if shift >= 0 { root << shift } else { (root + (1 << (-shift - 1))) >> -shift };
@@ -47,7 +45,7 @@ fn weight(k: i8) -> u64 {
 
 /// A run that a schedule wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
+pub(super) struct PlannedRun {
     /// First unit, from 1.
     pub(super) lo: u16,
     /// Last unit.
@@ -61,7 +59,7 @@ pub(super) struct Slot {
 /// Exact costs of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cost {
-    /// M in parts of [`UNIT`].
+    /// M in parts of [`FIXED_ONE`].
     pub(super) merged: u64,
     /// R.
     pub(super) run_units: u64,
@@ -70,7 +68,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Returns M + rho * R in parts of [`UNIT`], for rho = 2^(k/4).
+    /// Returns M + w * R in parts of [`FIXED_ONE`], for w = 2^(k/4).
     pub(super) fn weighted(&self, k: i8) -> u64 {
         self.merged + weight(k) * self.run_units
     }
@@ -81,7 +79,7 @@ impl Cost {
 pub(crate) struct Schedule {
     units: u16,
     /// a(1), a(2), ..: up to n - 1, or up to n where the last unit is merged as well.
-    word: Vec<u16>,
+    widths: Vec<u16>,
 }
 
 impl Schedule {
@@ -94,7 +92,7 @@ impl Schedule {
     pub(crate) fn of_any_size(units: u16, shape: Shape, curve: &SizeCurve) -> Schedule {
         let units = units.max(2);
         let most = units - 1;
-        let word = match shape {
+        let widths = match shape {
             Shape::Weighted(k) => {
                 let roots = weighted_roots(most, weight(k), &curve.sizes(most));
                 in_order(&[roots], most, |_| (0, 0))
@@ -108,7 +106,7 @@ impl Schedule {
             Shape::PublishedLeveling { levels, delta } => published::leveling(units, levels, delta),
             Shape::PublishedTiering(levels) => published::tiering(units, levels),
         };
-        Schedule { units, word }
+        Schedule { units, widths }
     }
 
     /// Returns n.
@@ -117,49 +115,49 @@ impl Schedule {
     }
 
     /// Returns a(1), a(2), ..
-    pub(crate) fn word(&self) -> &[u16] {
-        &self.word
+    #[cfg(test)]
+    pub(super) fn widths(&self) -> &[u16] {
+        &self.widths
     }
 
     /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. After the last unit that
     /// the schedule names, these stay.
-    pub(super) fn target(&self, t: u16) -> Vec<Slot> {
-        let (past, coming) = self.word.split_at(usize::from(t).min(self.word.len()));
-        let mut slots: Vec<Slot> = Vec::new();
+    pub(super) fn target(&self, t: u16) -> Vec<PlannedRun> {
+        let (past, coming) = self.widths.split_at(usize::from(t).min(self.widths.len()));
+        let mut planned: Vec<PlannedRun> = Vec::new();
         for (hi, covered) in (1u16..).zip(past) {
             let lo = hi + 1 - covered;
-            while slots.last().is_some_and(|slot| slot.lo >= lo) {
-                slots.pop();
+            while planned.last().is_some_and(|planned_run| planned_run.lo >= lo) {
+                planned.pop();
             }
-            slots.push(Slot { lo, hi, depth: slots.len().min(255) as u8, dies: self.units });
+            planned.push(PlannedRun { lo, hi, depth: planned.len().min(255) as u8, dies: self.units });
         }
         // The newest runs die first.
-        let mut living = slots.len();
+        let mut living = planned.len();
         for (unit, covered) in (past.len() as u16 + 1..).zip(coming) {
-            while living > 0 && slots[living - 1].lo > unit - covered {
+            while living > 0 && planned[living - 1].lo > unit - covered {
                 living -= 1;
-                slots[living].dies = unit;
+                planned[living].dies = unit;
             }
         }
-        slots
+        planned
+    }
+
+    /// Returns, after each unit, the units in the newest run and the number of runs.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (u16, usize)> {
+        steps(&self.widths)
     }
 
     /// Returns the costs with the size curve `curve`.
     pub(super) fn cost(&self, curve: &SizeCurve) -> Cost {
         let sizes = curve.sizes(self.units);
         let mut cost = Cost::default();
-        let mut runs: Vec<u16> = Vec::new();
-        for &covered in &self.word {
-            let mut gathered = 1;
-            while gathered < covered {
-                gathered += runs.pop().unwrap_or(covered);
+        for (width, runs) in self.steps() {
+            if width > 1 {
+                cost.merged += sizes[usize::from(width)];
             }
-            runs.push(covered);
-            if covered > 1 {
-                cost.merged += sizes[usize::from(covered)];
-            }
-            cost.run_units += runs.len() as u64;
-            cost.runs = cost.runs.max(runs.len() as u16);
+            cost.run_units += runs as u64;
+            cost.runs = cost.runs.max(runs as u16);
         }
         cost
     }
@@ -168,12 +166,12 @@ impl Schedule {
 /// Returns the roots of the tree of `most` units, left part first. `subtrees` gives the tables of the left and the
 /// right subtree of a root.
 fn in_order(tables: &[Vec<u16>], most: u16, subtrees: impl Fn(usize) -> (usize, usize)) -> Vec<u16> {
-    let mut word = Vec::with_capacity(usize::from(most));
+    let mut widths = Vec::with_capacity(usize::from(most));
     // A subtree is written left part, root, right part. The third number is a root that is due, or 0.
     let mut open = vec![(tables.len().saturating_sub(1), most, 0)];
     while let Some((table, m, due)) = open.pop() {
         if due > 0 {
-            word.push(due);
+            widths.push(due);
         } else if m > 0 {
             let root =
                 tables.get(table).and_then(|roots| roots.get(usize::from(m))).copied().unwrap_or(1).max(1);
@@ -183,17 +181,17 @@ fn in_order(tables: &[Vec<u16>], most: u16, subtrees: impl Fn(usize) -> (usize, 
             open.push((left, root - 1, 0));
         }
     }
-    word
+    widths
 }
 
-fn weighted_roots(most: u16, rho: u64, sizes: &[u64]) -> Vec<u16> {
+fn weighted_roots(most: u16, weight: u64, sizes: &[u64]) -> Vec<u16> {
     let most = usize::from(most);
     let mut cost = vec![0u64; most + 1];
     let mut roots = vec![0u16; most + 1];
     for m in 1..=most {
         let of = |r: usize| {
             let merge = if r > 1 { sizes[r] } else { 0 };
-            cost[r - 1] + merge + cost[m - r] + rho * (m - r + 1) as u64
+            cost[r - 1] + merge + cost[m - r] + weight * (m - r + 1) as u64
         };
         let best = (1..=m).map(|r| (of(r), r)).min().unwrap_or((0, 1));
         (cost[m], roots[m]) = (best.0, best.1 as u16);

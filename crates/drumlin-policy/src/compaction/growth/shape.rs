@@ -1,7 +1,9 @@
 //! The rules that schedules follow.
 
-/// Bound of the exponents of rho, in quarters of a doubling.
-pub(super) const FINEST: i8 = 32;
+/// Least and most units of a cycle.
+pub(super) const UNITS: core::ops::RangeInclusive<u16> = 4..=4096;
+/// Bound of the exponents of the read weight, in quarters of a doubling.
+pub(super) const MAX_EXPONENT: i8 = 32;
 
 /// Rule that a schedule follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,7 +12,7 @@ pub enum Shape {
     Leveling(u8),
     /// Each unit written at most this often, flush included, and the fewest runs.
     Tiering(u8),
-    /// The least M + rho * R, with rho = 2^(k/4) for this k.
+    /// The least M + w * R, with the read weight w = 2^(k/4) for this k.
     Weighted(i8),
     /// Algorithm 1 of the paper with its skew adjustment. The last unit is merged before the clear.
     PublishedLeveling {

@@ -11,7 +11,7 @@
 //!
 //! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together.
 
-use super::schedule::UNITS;
+use super::shape::UNITS;
 use crate::real::{round, square_root};
 
 /// Units of V2 that a store may waste whatever its target: a small one would otherwise be compacted all the time.
@@ -28,17 +28,20 @@ pub(super) struct Sizes {
     pub(super) kept: f64,
 }
 
-/// Returns the sizes for a V2 of `bottom` units and the space target `target`. Without V1 (`has_middle` false) a
+/// Returns the sizes for a V2 of `v2` units and the space target `target`. Without V1 (`has_v1` false) a
 /// clear pushes everything, and H alone takes the space.
-pub(super) fn sizes(bottom: f64, target: f64, has_middle: bool) -> Sizes {
-    let obsolete = (target - 1.0).max((SMALL / bottom.max(1.0)).min(1.0));
-    let (units, kept) = if has_middle {
+pub(super) fn sizes(v2: f64, target: f64, has_v1: bool) -> Sizes {
+    let obsolete = (target - 1.0).max((SMALL / v2.max(1.0)).min(1.0));
+    let (units, kept) = if has_v1 {
         let g = (square_root(1.0 + 4.0 * obsolete) - 1.0) / 2.0;
-        (2.0 * g * g * bottom, ((1.0 / g - 1.0) / 2.0).max(0.0))
+        (2.0 * g * g * v2, ((1.0 / g - 1.0) / 2.0).max(0.0))
     } else {
-        (obsolete * bottom, 0.0)
+        (obsolete * v2, 0.0)
     };
-    let units = round(units).clamp(f64::from(*UNITS.start()), f64::from(*UNITS.end())) as u16;
+    let (least, most) = (f64::from(*UNITS.start()), f64::from(*UNITS.end()));
+    // A cycle that may not become longer leaves more space to V1.
+    let kept = if has_v1 && units > most { (obsolete * v2 / most - 1.0).clamp(kept, 1e6) } else { kept };
+    let units = round(units).clamp(least, most) as u16;
     Sizes { obsolete, units, kept }
 }
 
@@ -64,10 +67,10 @@ mod tests {
             (0.30, 8.56, 1.57, 3.64),
             (0.50, 3.73, 0.87, 2.23),
         ] {
-            let bottom = 2000.0;
-            let sizes = sizes(bottom, 1.0 + obsolete, true);
+            let v2 = 2000.0;
+            let sizes = sizes(v2, 1.0 + obsolete, true);
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.006;
-            let units = bottom / x;
+            let units = v2 / x;
             assert!((f64::from(sizes.units) - units).abs() < 0.5 + 0.006 * units, "{sizes:?}");
             assert!(near(sizes.kept, v), "{obsolete}: {sizes:?}");
             assert!(near(sizes.kept + x / (2.0 * sizes.kept + 1.0), writes), "{obsolete}: {sizes:?}");
@@ -78,15 +81,18 @@ mod tests {
 
     #[test]
     fn small_stores_and_all_numbers_are_bounded() {
-        for bottom in [0.0, 1.0, 7.0, 50.0, 1e9, f64::INFINITY] {
+        for v2 in [0.0, 1.0, 7.0, 50.0, 1e9, f64::INFINITY] {
             for target in [1.05, 1.15, 2.0] {
-                for has_middle in [false, true] {
-                    let sizes = sizes(bottom, target, has_middle);
-                    assert!(UNITS.contains(&sizes.units) && sizes.kept >= 0.0, "{bottom} {target} {sizes:?}");
+                for has_v1 in [false, true] {
+                    let sizes = sizes(v2, target, has_v1);
+                    assert!(UNITS.contains(&sizes.units) && sizes.kept >= 0.0, "{v2} {target} {sizes:?}");
                 }
             }
         }
         assert_eq!(sizes(2000.0, 1.15, false).units, 300);
+        // V1 takes the space that a longer cycle would take.
+        let huge = sizes(1_170_000.0, 1.15, true);
+        assert!(huge.units == 4096 && (huge.kept - 41.8).abs() < 0.1, "{huge:?}");
         assert_eq!((steady(60, 70), steady(60, 71), steady(60, 49), steady(60, 50)), (60, 71, 49, 60));
     }
 }

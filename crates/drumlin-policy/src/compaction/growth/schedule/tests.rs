@@ -1,6 +1,6 @@
 //! The figures of the paper and of its check: words, costs, closed forms, and brute force over all merges.
 
-use super::super::curve::UNIT;
+use super::super::curve::FIXED_ONE;
 use super::*;
 use std::collections::BTreeMap;
 
@@ -8,22 +8,14 @@ fn schedule(n: u16, shape: Shape) -> Schedule {
     Schedule::new(n, shape, &SizeCurve::default())
 }
 
-/// W, M and R of a schedule, by its word.
-fn costs(word: &[u16]) -> (u64, u64, u64) {
-    let mut runs: Vec<u16> = Vec::new();
-    let (mut written, mut merged, mut run_units) = (0, 0, 0);
-    for &covered in word {
-        let mut gathered = 1;
-        while gathered < covered {
-            gathered += runs.pop().unwrap();
-        }
-        assert_eq!(gathered, covered, "a merge ends at the bounds of runs: {word:?}");
-        runs.push(covered);
-        written += u64::from(covered);
-        merged += if covered > 1 { u64::from(covered) } else { 0 };
-        run_units += runs.len() as u64;
-    }
-    (written, merged, run_units)
+/// W, M and R of a schedule.
+fn costs(schedule: &Schedule) -> (u64, u64, u64) {
+    let merged = |(width, _): (u16, usize)| if width > 1 { u64::from(width) } else { 0 };
+    (
+        schedule.steps().map(|(width, _)| u64::from(width)).sum(),
+        schedule.steps().map(merged).sum(),
+        schedule.steps().map(|(_, runs)| runs as u64).sum(),
+    )
 }
 
 /// LAMBDA_l(N): the sum of h_l(t) for t = 1 .. N, where h_l(t) is the h with C(h + l - 1, l) <= t < C(h + l, l).
@@ -34,60 +26,60 @@ fn lambda(bound: u64, units: u64) -> u64 {
 }
 
 #[test]
-fn the_words_are_those_of_the_paper() {
-    let word = |n, shape| schedule(n, shape).word().to_vec();
+fn the_widths_are_those_that_were_computed_apart() {
+    let widths = |n, shape| schedule(n, shape).widths().to_vec();
     use Shape::{Leveling, Tiering, Weighted};
-    assert_eq!(word(6, Tiering(2)), [1, 1, 3, 1, 2]);
-    assert_eq!(word(10, Tiering(2)), [1, 1, 1, 4, 1, 1, 3, 1, 2]);
-    assert_eq!(word(10, Leveling(2)), [1, 1, 3, 1, 2, 6, 1, 2, 3]);
-    assert_eq!(word(10, Tiering(3)), word(10, Leveling(2)));
+    assert_eq!(widths(6, Tiering(2)), [1, 1, 3, 1, 2]);
+    assert_eq!(widths(10, Tiering(2)), [1, 1, 1, 4, 1, 1, 3, 1, 2]);
+    assert_eq!(widths(10, Leveling(2)), [1, 1, 3, 1, 2, 6, 1, 2, 3]);
+    assert_eq!(widths(10, Tiering(3)), widths(10, Leveling(2)));
     let both = [1, 1, 1, 4, 1, 1, 3, 1, 2, 10, 1, 1, 3, 1, 2, 6, 1, 2, 3];
-    assert_eq!(word(20, Tiering(3)), both);
-    assert_eq!(word(20, Leveling(3)), both);
-    assert_eq!(word(12, Tiering(2)), [1, 1, 1, 4, 1, 1, 3, 1, 2, 1, 2]);
-    assert_eq!(word(12, Weighted(0)), [1, 1, 3, 1, 1, 6, 1, 1, 3, 1, 1]);
-    assert_eq!(word(12, Weighted(8)), [1, 2, 3, 4, 1, 6, 1, 8, 1, 2, 3]);
-    assert_eq!(word(12, Weighted(-8)), [1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(widths(20, Tiering(3)), both);
+    assert_eq!(widths(20, Leveling(3)), both);
+    assert_eq!(widths(12, Tiering(2)), [1, 1, 1, 4, 1, 1, 3, 1, 2, 1, 2]);
+    assert_eq!(widths(12, Weighted(0)), [1, 1, 3, 1, 1, 6, 1, 1, 3, 1, 1]);
+    assert_eq!(widths(12, Weighted(8)), [1, 2, 3, 4, 1, 6, 1, 8, 1, 2, 3]);
+    assert_eq!(widths(12, Weighted(-8)), [1, 1, 1, 4, 1, 1, 1, 1, 1, 1, 1]);
 }
 
 #[test]
 fn the_costs_are_those_of_the_paper() {
     use Shape::{Leveling, Tiering};
     for (n, bound, written, run_units) in [(36, 2, 168, 63), (64, 3, 258, 156), (100, 2, 845, 185)] {
-        let (w, _, r) = costs(schedule(n, Leveling(bound)).word());
+        let (w, _, r) = costs(&schedule(n, Leveling(bound)));
         assert_eq!((w, r), (written, run_units), "leveling {n} {bound}");
-        let (w, _, r) = costs(schedule(n, Tiering(bound)).word());
+        let (w, _, r) = costs(&schedule(n, Tiering(bound)));
         assert_eq!((r, w), (written, run_units), "tiering {n} {bound}");
     }
     for (n, bound, all) in [(6, 2, (8, 5, 8)), (10, 2, (15, 9, 20)), (20, 3, (45, 35, 45))] {
-        assert_eq!(costs(schedule(n, Tiering(bound)).word()), all);
+        assert_eq!(costs(&schedule(n, Tiering(bound))), all);
     }
-    assert_eq!(costs(schedule(12, Tiering(2)).word()).2, 28);
-    assert_eq!(costs(schedule(11, Tiering(3)).word()).2, 18);
+    assert_eq!(costs(&schedule(12, Tiering(2))).2, 28);
+    assert_eq!(costs(&schedule(11, Tiering(3))).2, 18);
 }
 
 #[test]
 fn weighted_costs_are_exact() {
     let check = |n, k, curve: &SizeCurve, merged, run_units, total| {
         let cost = Schedule::new(n, Shape::Weighted(k), curve).cost(curve);
-        assert_eq!((cost.merged, cost.run_units), (merged * UNIT, run_units), "n {n} k {k}");
+        assert_eq!((cost.merged, cost.run_units), (merged * FIXED_ONE, run_units), "n {n} k {k}");
         assert_eq!(cost.weighted(k), total, "n {n} k {k}");
         cost.runs
     };
     let plain = SizeCurve::default();
-    check(12, 0, &plain, 12, 24, 36 * UNIT);
-    check(12, 8, &plain, 28, 16, 92 * UNIT);
-    check(12, -8, &plain, 4, 42, 29 * UNIT / 2);
-    assert_eq!(check(20, 0, &plain, 25, 51, 76 * UNIT), 5);
-    assert_eq!(check(36, 0, &plain, 60, 108, 168 * UNIT), 6);
-    assert_eq!(check(64, 0, &plain, 128, 224, 352 * UNIT), 7);
+    check(12, 0, &plain, 12, 24, 36 * FIXED_ONE);
+    check(12, 8, &plain, 28, 16, 92 * FIXED_ONE);
+    check(12, -8, &plain, 4, 42, 29 * FIXED_ONE / 2);
+    assert_eq!(check(20, 0, &plain, 25, 51, 76 * FIXED_ONE), 5);
+    assert_eq!(check(36, 0, &plain, 60, 108, 168 * FIXED_ONE), 6);
+    assert_eq!(check(64, 0, &plain, 128, 224, 352 * FIXED_ONE), 7);
 }
 
 #[test]
 fn a_flatter_size_curve_gives_larger_merges() {
     // s(r) = (1 + r) / 2, exactly.
-    let sizes: Vec<u64> = (0..=11).map(|r| (1 + r) * UNIT / 2).collect();
-    let roots = weighted_roots(11, UNIT, &sizes);
+    let sizes: Vec<u64> = (0..=11).map(|r| (1 + r) * FIXED_ONE / 2).collect();
+    let roots = weighted_roots(11, FIXED_ONE, &sizes);
     assert_eq!(in_order(&[roots], 11, |_| (0, 0)), [1, 2, 1, 4, 1, 1, 7, 1, 1, 3, 1]);
 }
 
@@ -108,8 +100,8 @@ fn closed_forms_agree_for_every_size() {
     for bound in 1..=5 {
         for n in 4..=90 {
             let least = lambda(u64::from(bound), u64::from(n) - 1);
-            assert_eq!(costs(schedule(n, Shape::Leveling(bound)).word()).0, least, "leveling {n} {bound}");
-            assert_eq!(costs(schedule(n, Shape::Tiering(bound)).word()).2, least, "tiering {n} {bound}");
+            assert_eq!(costs(&schedule(n, Shape::Leveling(bound))).0, least, "leveling {n} {bound}");
+            assert_eq!(costs(&schedule(n, Shape::Tiering(bound))).2, least, "tiering {n} {bound}");
         }
     }
 }
@@ -121,28 +113,31 @@ fn targets_grow_by_one_merge_each() {
     for shape in shapes.chain((-32..=32).map(Shape::Weighted)) {
         for n in [4, 5, 11, 37, 90] {
             let schedule = schedule(n, shape);
-            let mut before: Vec<Slot> = Vec::new();
-            let word = schedule.word();
-            assert_eq!(word.len(), usize::from(n) - 1);
+            let mut before: Vec<PlannedRun> = Vec::new();
+            let widths = schedule.widths();
+            assert_eq!(widths.len(), usize::from(n) - 1);
             for t in 1..n {
                 let target = schedule.target(t);
-                assert_eq!(target.last().map(|slot| slot.hi), Some(t));
+                assert_eq!(target.last().map(|planned_run| planned_run.hi), Some(t));
                 assert!(target.windows(2).all(|pair| pair[0].hi + 1 == pair[1].lo), "{target:?}");
                 let (newest, kept) = target.split_last().unwrap();
-                assert_eq!(newest.hi - newest.lo + 1, word[usize::from(t) - 1]);
+                assert_eq!(newest.hi - newest.lo + 1, widths[usize::from(t) - 1]);
                 assert_eq!(kept, &before[..kept.len()], "{shape:?} {n} {t}");
-                // A run that is merged dies at the unit that its slot names.
-                assert!(before[kept.len()..].iter().all(|slot| slot.dies == t), "{before:?} {target:?}");
-                assert!(target.iter().all(|slot| slot.dies > t));
+                // A run that is merged dies at the unit that its planned_run names.
+                assert!(
+                    before[kept.len()..].iter().all(|planned_run| planned_run.dies == t),
+                    "{before:?} {target:?}"
+                );
+                assert!(target.iter().all(|planned_run| planned_run.dies > t));
                 if let Shape::Leveling(most) = shape {
                     assert!(target.len() <= usize::from(most));
                 }
                 before = target;
             }
             assert_eq!(schedule.target(n), before);
-            let (_, merged, run_units) = costs(word);
+            let (_, merged, run_units) = costs(&schedule);
             let cost = schedule.cost(&SizeCurve::default());
-            assert_eq!((cost.merged, cost.run_units), (merged * UNIT, run_units));
+            assert_eq!((cost.merged, cost.run_units), (merged * FIXED_ONE, run_units));
         }
     }
 }
@@ -169,7 +164,7 @@ fn brute_force(units: u16, rho: u64) -> u64 {
                     let sum: u16 = runs[from..to].iter().sum();
                     let mut merged = runs.clone();
                     merged.splice(from..to, [sum]);
-                    open.push((merged, cost + u64::from(sum) * UNIT));
+                    open.push((merged, cost + u64::from(sum) * FIXED_ONE));
                 }
             }
             seen.insert(runs, cost);

@@ -12,20 +12,20 @@ use core::fmt::Write;
 
 /// Text of the last decision.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Explanation {
     /// Why the last clear began.
     pub(super) clear: String,
     text: String,
 }
 
-impl Told {
+impl Explanation {
     /// Keeps what a decision was made of.
     pub(super) fn decided(
         &mut self,
         cycle: &Cycle,
         schedule: &Schedule,
         position: &Position<'_>,
-        (rho, reads): (Option<f64>, f64),
+        (read_weight, reads): (Option<f64>, f64),
         sizes: &Sizes,
     ) {
         let mut text = String::new();
@@ -43,25 +43,29 @@ impl Told {
         );
         let _ = writeln!(
             text,
-            "schedule {}: merges {:.2} units a unit and keeps {:.2} runs on average, at most {}",
+            "schedule {}: merges write {:.2} units per flushed unit; {:.2} runs on average, at most {}",
             shape(cycle.shape),
-            per_unit(cost.merged as f64 / super::curve::UNIT as f64),
+            per_unit(cost.merged as f64 / super::curve::FIXED_ONE as f64),
             per_unit(cost.run_units as f64),
             cost.runs
         );
         if matches!(cycle.shape, Shape::Weighted(_)) {
-            let _ = match rho {
-                Some(rho) => {
-                    writeln!(text, "rho measured now {rho:.3}: a run costs readers {reads:.0} ns a second")
-                }
-                None => writeln!(text, "rho not known yet: 1 is assumed"),
+            let _ = match read_weight {
+                Some(weight) => writeln!(
+                    text,
+                    "read weight measured now {weight:.3}: a run costs readers {reads:.0} ns a second"
+                ),
+                None => writeln!(text, "read weight not measured yet: the schedule stays"),
             };
-            let _ = writeln!(text, "V1 keeps {:.2} cycles of bytes after a clear", sizes.kept);
+            let _ = writeln!(text, "V1 may keep {:.2} times the bytes of a cycle after a clear", sizes.kept);
         }
         let wanted = schedule.target(position.units);
-        let slots = wanted.iter().map(|slot| format!("{}..{} until {}", slot.lo, slot.hi, slot.dies));
-        let slots = slots.reduce(|all, slot| all + ", " + &slot).unwrap_or_else(|| "none".into());
-        let _ = writeln!(text, "runs wanted, oldest first: {slots}");
+        let slots = wanted.iter().map(|planned_run| {
+            format!("{}-{}, merged at {}", planned_run.lo, planned_run.hi, planned_run.dies)
+        });
+        let slots =
+            slots.reduce(|all, planned_run| all + "; " + &planned_run).unwrap_or_else(|| "none".into());
+        let _ = writeln!(text, "units of the runs wanted, oldest first: {slots}");
         self.text = text;
     }
 }
@@ -75,17 +79,17 @@ fn shape(shape: Shape) -> String {
         }
         Shape::PublishedTiering(levels) => format!("Algorithm 2 of the paper ({levels} levels)"),
         Shape::Weighted(k) => {
-            format!("weighted (k {k}: rho {:.3})", crate::real::power(2.0, f64::from(k) / 4.0))
+            format!("weighted (read weight {:.3})", crate::real::power(2.0, f64::from(k) / 4.0))
         }
     }
 }
 
 /// Returns the explanation of the policy `name`.
-pub(super) fn tell(name: &str, told: &Told, is_frozen: bool) -> String {
+pub(super) fn explain(name: &str, explanation: &Explanation, is_frozen: bool) -> String {
     let frozen = if is_frozen { " (frozen)" } else { "" };
-    let mut text = format!("{name}{frozen}\n{}", told.text);
-    if !told.clear.is_empty() {
-        let _ = writeln!(text, "{}", told.clear);
+    let mut text = format!("{name}{frozen}\n{}", explanation.text);
+    if !explanation.clear.is_empty() {
+        let _ = writeln!(text, "{}", explanation.clear);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! rho: what a run costs readers, in units of merging.
+//! The read weight: what a run costs readers, in units of merging.
 //!
 //! A schedule weighs bytes written against runs read with one number: the seconds that one run of H costs readers while
 //! one unit is written, divided by the seconds that merging one unit takes. Both scale with the bytes of a unit, so
@@ -7,7 +7,7 @@
 
 use super::curve::SizeCurve;
 use super::schedule::{Cost, Schedule};
-use super::shape::{FINEST, Shape};
+use super::shape::{MAX_EXPONENT, Shape};
 use crate::real::{ln, round};
 use drumlin_types::contract::{CostView, LoadView};
 
@@ -22,17 +22,18 @@ pub(super) fn read_cost(load: &LoadView, costs: &CostView, false_positives: f64)
     load.gets * get + load.seeks * costs.cursor_ns
 }
 
-/// Returns rho, or `None` while something is not known. It is infinite for readers of a store without writes.
-pub(super) fn rho(load: &LoadView, costs: &CostView, false_positives: f64) -> Option<f64> {
+/// Returns the read weight, or `None` while something is not known. Also `None` without writes: then `ReadDebt`
+/// decides.
+pub(super) fn read_weight(load: &LoadView, costs: &CostView, false_positives: f64) -> Option<f64> {
     let reads = read_cost(load, costs, false_positives);
-    let rho = reads / 1e9 * costs.compaction_bytes_per_s / load.write_bytes;
-    (reads > 0.0 && load.write_bytes > 0.0 && rho.is_finite() && rho > 0.0).then_some(rho)
+    let weight = reads / 1e9 * costs.compaction_bytes_per_s / load.write_bytes;
+    (reads > 0.0 && load.write_bytes > 0.0 && weight.is_finite() && weight > 0.0).then_some(weight)
 }
 
-/// Returns k, for which 2^(k/4) is nearest to `rho`.
-pub(super) fn nearest(rho: f64) -> i8 {
-    let k = round(4.0 * ln(rho) / core::f64::consts::LN_2);
-    k.clamp(-f64::from(FINEST), f64::from(FINEST)) as i8
+/// Returns k, for which 2^(k/4) is nearest to `weight`.
+pub(super) fn nearest(weight: f64) -> i8 {
+    let k = round(4.0 * ln(weight) / core::f64::consts::LN_2);
+    k.clamp(-f64::from(MAX_EXPONENT), f64::from(MAX_EXPONENT)) as i8
 }
 
 /// Returns k for a cycle of `units` units, and the size curve that its schedule is made with: those in force, unless
@@ -49,8 +50,18 @@ pub(super) fn choose(
     let best = of((wanted, curve)).weighted(wanted) as f64;
     let keeps = of(in_force).weighted(wanted) as f64 <= GAIN * best;
     let (mut k, made_with) = if keeps { in_force } else { (wanted, curve) };
-    while k < FINEST && of((k, made_with)).runs > MOST_RUNS {
-        k = (k + 2).min(FINEST);
+    // More weight on reads never gives more runs.
+    let mut above = MAX_EXPONENT;
+    if of((k, made_with)).runs > MOST_RUNS {
+        while k + 1 < above {
+            let middle = k + (above - k) / 2;
+            if of((middle, made_with)).runs > MOST_RUNS {
+                k = middle;
+            } else {
+                above = middle;
+            }
+        }
+        k = above;
     }
     (k, made_with)
 }
@@ -60,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rho_is_read_time_over_merge_time() {
+    fn the_read_weight_is_read_time_over_merge_time() {
         // 1e6 lookups a second at 400 ns a run, beside 50 MB a second written; merges take 250 MB a second. One unit of
         // 2 MB is written in 0.04 s, in which a run costs 0.016 s; it is merged in 0.008 s.
         let load = LoadView { gets: 1e6, write_bytes: 50e6, ..LoadView::default() };
@@ -70,10 +81,10 @@ mod tests {
             compaction_bytes_per_s: 250e6,
             ..CostView::default()
         };
-        assert!((rho(&load, &costs, 0.01).unwrap() - 2.0).abs() < 1e-9);
-        assert_eq!(rho(&LoadView::default(), &costs, 0.01), None);
-        assert_eq!(rho(&LoadView { write_bytes: 0.0, ..load }, &costs, 0.01), None);
-        assert_eq!(rho(&LoadView { gets: f64::NAN, ..load }, &costs, 0.01), None);
+        assert!((read_weight(&load, &costs, 0.01).unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(read_weight(&LoadView::default(), &costs, 0.01), None);
+        assert_eq!(read_weight(&LoadView { write_bytes: 0.0, ..load }, &costs, 0.01), None);
+        assert_eq!(read_weight(&LoadView { gets: f64::NAN, ..load }, &costs, 0.01), None);
         assert_eq!(
             (nearest(1.0), nearest(2.0), nearest(0.841), nearest(1e9), nearest(1e-9)),
             (0, 4, -1, 32, -32)

@@ -1,0 +1,221 @@
+//! What the next cycle looks like: its length, its schedule and the size of a unit, from the store and its load.
+
+use super::curve::SizeCurve;
+use super::family::Family;
+use super::position::{CycleRun, position};
+use super::published;
+use super::read_weight::{choose, nearest, read_weight};
+use super::shape::Shape;
+use super::space::{Sizes, steady};
+use super::tag::Cycle;
+use alloc::vec::Vec;
+use drumlin_types::contract::{PolicyInput, TreeView};
+
+/// Number of flushes whose mean is the size of a unit.
+const FLUSHES: usize = 16;
+/// V1 gets a new run with each clear once the read weight is below this.
+const TIERED_BELOW: f64 = 0.95;
+/// V1 is a single run once the read weight is above this.
+const LEVELED_ABOVE: f64 = 1.05;
+
+/// What was measured of the store and its load.
+#[derive(Debug)]
+pub(super) struct Tuning {
+    family: Family,
+    /// Size curve as measured. A schedule keeps the one that it was made with.
+    pub(super) curve: SizeCurve,
+    /// Bytes of the last flushes, oldest first.
+    flushes: Vec<u64>,
+    /// Read weight, once it is known.
+    pub(super) read_weight: Option<f64>,
+    /// Operations as the published tuning sees them.
+    mix: Option<published::Mix>,
+    /// Number of the cycle that began here.
+    begun: Option<u32>,
+    /// Whether V1 gets a new run with each clear.
+    pub(super) is_v1_tiered: bool,
+}
+
+impl Tuning {
+    pub(super) fn new(family: Family) -> Tuning {
+        Tuning {
+            family,
+            curve: SizeCurve::default(),
+            flushes: Vec::new(),
+            read_weight: None,
+            mix: None,
+            begun: None,
+            is_v1_tiered: false,
+        }
+    }
+
+    /// Takes over what the engine has measured of the load.
+    pub(super) fn measure(&mut self, input: &PolicyInput<'_>) {
+        let measured = read_weight(input.load, input.costs, input.tree.false_positive_rate());
+        self.read_weight = self.family.fixed_read_weight().or(measured).or(self.read_weight);
+        self.mix = mix(input).or(self.mix);
+    }
+
+    /// Counts a flush of `bytes`.
+    pub(super) fn note_flush(&mut self, bytes: u64) {
+        if self.flushes.len() == FLUSHES {
+            self.flushes.remove(0);
+        }
+        self.flushes.push(bytes);
+    }
+
+    /// Returns the sizes of a cycle above the present V2 for units of `unit` bytes.
+    pub(super) fn sizes(&self, tree: &TreeView, unit: u64, previous: Option<u16>) -> Sizes {
+        let v2 = tree.levels.last().map_or(0, |level| level.bytes());
+        self.family.sizes(if unit == 0 { 0.0 } else { v2 as f64 / unit as f64 }, previous)
+    }
+
+    /// Returns cycle `number` of a frozen policy, which follows `previous`: longer or shorter with the store, and else
+    /// the same.
+    pub(super) fn frozen_cycle(&self, tree: &TreeView, previous: Cycle, number: u32) -> Cycle {
+        let sizes = self.sizes(tree, previous.unit_bytes(), Some(previous.units));
+        Cycle { number, units: steady(previous.units, sizes.units), ..previous }
+    }
+
+    /// Returns cycle `number`, which follows `previous`, with the sizes and the schedule that the store and its load
+    /// ask for now. `flush` is the expected size of a flush, which counts if none was seen.
+    pub(super) fn next_cycle(
+        &mut self,
+        tree: &TreeView,
+        previous: Option<Cycle>,
+        number: u32,
+        flush: u64,
+    ) -> Cycle {
+        let unit_kib = self.next_unit_kib(previous.map(|cycle| cycle.unit_kib), flush);
+        // Runs that an earlier process left may be half cleared.
+        if let Some(cycle) = previous.filter(|cycle| self.begun == Some(cycle.number)) {
+            self.learn(tree, &cycle);
+        }
+        self.begun = Some(number);
+        let sizes = self.sizes(tree, u64::from(unit_kib) << 10, previous.map(|cycle| cycle.units));
+        let in_force = previous.filter(|cycle| self.family.allows(cycle.shape));
+        let units = match in_force.filter(|cycle| !cycle.shape.is_published()) {
+            Some(cycle) => steady(cycle.units, sizes.units),
+            None => sizes.units,
+        };
+        let (shape, curve) = match in_force.map(|cycle| (cycle.shape, cycle.curve)) {
+            Some((shape, _)) if shape.is_published() => {
+                let delta = published::delta(self.curve.hot_share());
+                (self.mix.map_or(shape, |mix| published::tuned(units, &mix, delta)), self.curve)
+            }
+            Some((Shape::Weighted(k), curve)) => {
+                let measured = (self.read_weight.map(nearest), self.curve);
+                let (k, curve) = choose(units, (k, curve), measured);
+                (Shape::Weighted(k), curve)
+            }
+            _ => (self.family.shape(), self.curve),
+        };
+        if let Some(weight) = self.read_weight {
+            let is_light = weight < TIERED_BELOW || self.is_v1_tiered && weight < LEVELED_ABOVE;
+            self.is_v1_tiered = is_light && self.family.keeps_v1();
+        }
+        Cycle { number, units, shape, curve, unit_kib }
+    }
+
+    /// Learns the size curve from the runs of the cycle that ends.
+    fn learn(&mut self, tree: &TreeView, cycle: &Cycle) {
+        let unit = cycle.unit_bytes();
+        if unit == 0 || !self.family.is_tuned() {
+            return;
+        }
+        let position = position(tree, cycle.number);
+        let whole = position.current.iter().filter(|run| run.run.idle && !run.units.is_open);
+        let size = |run: &CycleRun<'_>| (run.units.count(), run.run.bytes as f64 / unit as f64);
+        self.curve.learn(&whole.map(size).collect::<Vec<_>>());
+    }
+
+    /// Returns the size of a unit of the next cycle. It changes by a factor of two at most: a few short flushes before
+    /// the end of a cycle say little.
+    fn next_unit_kib(&self, previous: Option<u32>, flush: u64) -> u32 {
+        match (self.unit_kib(), previous.filter(|kib| *kib > 0)) {
+            (Some(kib), Some(previous)) => kib.clamp(previous / 2, previous.saturating_mul(2)),
+            (Some(kib), None) | (None, Some(kib)) => kib,
+            (None, None) => in_kib(flush),
+        }
+    }
+
+    /// Returns the mean of the last flushes that were at least half as large as the largest.
+    fn unit_kib(&self) -> Option<u32> {
+        let largest = self.flushes.iter().copied().max()?;
+        let full: Vec<u64> = self.flushes.iter().copied().filter(|bytes| *bytes >= largest / 2).collect();
+        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64))
+    }
+}
+
+impl Tuning {
+    /// Appends the state to `bytes`.
+    pub(super) fn save(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.curve.0);
+        bytes.push(u8::from(self.is_v1_tiered));
+        put_option(bytes, self.begun.map(|number| number.to_le_bytes()));
+        put_option(bytes, self.read_weight.map(f64::to_le_bytes));
+        put_option(bytes, self.mix.map(|mix| mix.encode()));
+        bytes.push(self.flushes.len() as u8);
+        bytes.extend(self.flushes.iter().flat_map(|flush| flush.to_le_bytes()));
+    }
+
+    /// Restores what [`Tuning::save`] appended, and returns the rest. `None` if it is damaged.
+    pub(super) fn restore<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (curve, bytes) = bytes.split_first_chunk()?;
+        let (&is_v1_tiered, bytes) = bytes.split_first()?;
+        let (begun, bytes) = take_option::<4>(bytes)?;
+        let (read_weight, bytes) = take_option::<8>(bytes)?;
+        let (mix, bytes) = take_option::<40>(bytes)?;
+        let (&count, mut bytes) = bytes.split_first()?;
+        let read_weight = read_weight.map(f64::from_le_bytes);
+        let mix = mix.map(|mix| published::Mix::decode(&mix));
+        let is_valid = usize::from(count) <= FLUSHES
+            && is_v1_tiered <= 1
+            && read_weight.is_none_or(|weight| weight.is_finite() && weight > 0.0)
+            && mix.is_none_or(|mix| mix.is_valid());
+        let mut flushes = Vec::new();
+        for _ in 0..count {
+            let (flush, rest) = bytes.split_first_chunk()?;
+            flushes.push(u64::from_le_bytes(*flush));
+            bytes = rest;
+        }
+        if !is_valid {
+            return None;
+        }
+        self.curve = SizeCurve(*curve);
+        self.is_v1_tiered = is_v1_tiered == 1 && self.family.keeps_v1();
+        (self.begun, self.read_weight) = (begun.map(u32::from_le_bytes), read_weight);
+        (self.mix, self.flushes) = (mix, flushes);
+        Some(bytes)
+    }
+}
+
+fn put_option<const N: usize>(bytes: &mut Vec<u8>, value: Option<[u8; N]>) {
+    bytes.push(u8::from(value.is_some()));
+    bytes.extend(value.into_iter().flatten());
+}
+
+fn take_option<const N: usize>(bytes: &[u8]) -> Option<(Option<[u8; N]>, &[u8])> {
+    match bytes.split_first()? {
+        (0, rest) => Some((None, rest)),
+        (1, rest) => rest.split_first_chunk().map(|(value, rest)| (Some(*value), rest)),
+        _ => None,
+    }
+}
+
+/// Returns the operations of a load, unless there are none.
+fn mix(input: &PolicyInput<'_>) -> Option<published::Mix> {
+    let load = input.load;
+    let all = load.writes + load.gets + load.seeks;
+    (all.is_finite() && all > 0.0 && load.entry_bytes > 0.0).then(|| published::Mix {
+        writes: load.writes / all,
+        gets: load.gets / all,
+        seeks: load.seeks / all,
+        false_positives: input.tree.false_positive_rate(),
+        page_entries: (4096.0 / load.entry_bytes).max(1.0),
+    })
+}
+
+fn in_kib(bytes: u64) -> u32 {
+    u32::try_from(bytes >> 10).unwrap_or(u32::MAX)
+}
