@@ -3,7 +3,7 @@
 use super::published;
 use super::read_weight::nearest;
 use super::shape::{Shape, UNITS};
-use super::space::{Sizes, sizes};
+use super::space::{Sizes, sizes, writes};
 use super::tag::BOUNDS;
 use crate::compaction::arguments::Arguments;
 use alloc::format;
@@ -119,11 +119,13 @@ impl Family {
             Family::Vertiorizon { target, .. } => sizes(v2, target, true),
             Family::Lazy { ratio, levels } => {
                 let units = ratio.pow(u32::from(levels) - 1) as u16;
-                Sizes { obsolete: f64::INFINITY, units, kept: 0.0 }
+                Sizes { obsolete: f64::INFINITY, units, kept: 0.0, writes: writes(v2, units, 0.0) }
             }
             Family::Published => {
                 let units = published::units(before, v2);
-                Sizes { obsolete: f64::INFINITY, units, kept: published::RATIO / core::f64::consts::SQRT_2 }
+                // The clear merges with all of V1 (Equation 2).
+                let kept = published::RATIO / core::f64::consts::SQRT_2;
+                Sizes { obsolete: f64::INFINITY, units, kept, writes: kept + writes(v2, units, kept) }
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::clear::Clear;
 use super::collapse::ReadDebt;
 use super::converge::{MergeInput, collapsed, plans as merges};
-use super::curve::SizeCurve;
+use super::curve::{FIXED_ONE, SizeCurve};
 use super::explanation::{Explanation, explain};
 use super::family::Family;
 use super::position::{newest_cycle, position, vertical};
@@ -24,6 +24,11 @@ use drumlin_types::contract::{
 const CLEAR_AT: f64 = 1.25;
 /// Units of H and V1, and units of H alone, from which a clear for the sake of space is due.
 const SPACE_UNITS: (u64, u64) = (8, 4);
+/// By which share of a cycle the clear of the former one may be late before writers are slowed.
+const MAY_BE_LATE: f64 = 0.25;
+/// Share of compaction passes that writers leave room for besides, for each cycle that the clear is later than that.
+const LATE_PASSES: f64 = 3.0;
+
 /// A policy that grows by a schedule.
 #[derive(Debug)]
 pub(super) struct Growth {
@@ -223,15 +228,29 @@ impl Growth {
         self.explanation.decided(&cycle, &schedule, &position, reads, sizes);
     }
 
-    /// Writers are slowed when the runs of the present cycle are twice as many as the schedule keeps, or the clear
-    /// before has not ended with the cycle. Older runs go away by themselves.
-    fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan]) -> Pace {
+    /// Writers are slowed to what compactions can take in when the runs of the present cycle are twice as many as the
+    /// schedule keeps, or when the clear of the former cycle is a quarter of the present one behind. Other than that,
+    /// old runs do not count: clears remove them.
+    fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan], sizes: &Sizes) -> Pace {
         let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
         let drain = drain(under_way, input.tree, input.costs, input.limits);
-        let current = self.cycle.map_or(0, |cycle| position(input.tree, cycle.number).current.len());
-        let slow = (2 * self.most_runs() + 4 + input.tree.runs().saturating_sub(current)) as f64;
-        let stop = slow + 8.0;
-        Pace { scope: PaceScope::All, slow, stop, passes: 2.0, drain, hard_stop: false, covered: None }
+        let runs = input.tree.runs();
+        let mut pace = Pace { passes: 2.0, drain, ..Pace::free(PaceScope::All, 0.0) };
+        let mut slow = runs + 2 * self.most_runs() + 4;
+        if let (Some(cycle), Some(schedule)) = (self.cycle, &self.schedule) {
+            let position = position(input.tree, cycle.number);
+            let units = f64::from(cycle.units);
+            let merged = schedule.cost(&cycle.curve).merged as f64 / FIXED_ONE as f64 / units;
+            pace.passes = (merged + sizes.writes).clamp(1.0, 64.0);
+            slow = slow.saturating_sub(position.current.len());
+            let cleared = 1.0 - position.old_bytes as f64 / (units * cycle.unit_bytes().max(1) as f64);
+            let late = f64::from(position.units) / units - cleared.max(0.0) - MAY_BE_LATE;
+            if late > 0.0 && !position.old.is_empty() && !input.tickets.is_empty() {
+                slow = slow.min(runs.saturating_sub(1));
+                pace.passes *= 1.0 + LATE_PASSES * late.min(2.0);
+            }
+        }
+        Pace { slow: slow as f64, stop: slow as f64 + 8.0, ..pace }
     }
 }
 
@@ -270,7 +289,7 @@ impl CompactionPolicy for Growth {
         self.is_stuck = plans.is_empty() && input.tickets.is_empty();
         let most = 2 * input.limits.slots.max(1) as usize + 1 + projected.levels.len();
         plans.truncate(most.saturating_sub(input.tickets.len()));
-        let pace = self.pace(input, &plans);
+        let pace = self.pace(input, &plans, &sizes);
         self.explain_later(input, &projected, &sizes);
         Decision { plans, pace: Some(pace), ..Decision::default() }
     }

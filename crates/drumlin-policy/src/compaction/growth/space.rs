@@ -26,6 +26,8 @@ pub(super) struct Sizes {
     pub(super) units: u16,
     /// Bytes of V1 after a clear, in units of the whole cycle (v).
     pub(super) kept: f64,
+    /// Units written in V1 and V2 for each flushed one, with updates of all keys alike.
+    pub(super) writes: f64,
 }
 
 /// Returns the sizes for a V2 of `v2` units and the space target `target`. Without V1 (`has_v1` false) a
@@ -42,7 +44,12 @@ pub(super) fn sizes(v2: f64, target: f64, has_v1: bool) -> Sizes {
     // A cycle that may not become longer leaves more space to V1.
     let kept = if has_v1 && units > most { (obsolete * v2 / most - 1.0).clamp(kept, 1e6) } else { kept };
     let units = round(units).clamp(least, most) as u16;
-    Sizes { obsolete, units, kept }
+    Sizes { obsolete, units, kept, writes: writes(v2, units, kept) }
+}
+
+/// Returns the units written in V1 and V2 for each flushed one: v + x p with x = V2 / n and p = 1 / (2 v + 1).
+pub(super) fn writes(v2: f64, units: u16, kept: f64) -> f64 {
+    kept + v2 / f64::from(units) / (2.0 * kept + 1.0)
 }
 
 /// Returns n for the next cycle: `wanted`, or `before` if they differ by a sixth at most.
@@ -74,6 +81,7 @@ mod tests {
             assert!((f64::from(sizes.units) - units).abs() < 0.5 + 0.006 * units, "{sizes:?}");
             assert!(near(sizes.kept, v), "{obsolete}: {sizes:?}");
             assert!(near(sizes.kept + x / (2.0 * sizes.kept + 1.0), writes), "{obsolete}: {sizes:?}");
+            assert!((sizes.writes / writes - 1.0).abs() < 0.05, "{obsolete}: {sizes:?}");
             // The bound holds with equality.
             assert!(near((1.0 + sizes.kept) / x, obsolete), "{obsolete}: {sizes:?}");
         }
