@@ -1,5 +1,6 @@
 //! The growth policies on whole trees: exact costs, positions that survive a lost state, and foreign trees.
 
+use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::{SplitMix, by_name};
 use drumlin_sim::World;
 use drumlin_types::contract::{CompactionPolicy, LimitView, TreeView};
@@ -227,9 +228,12 @@ fn damage(policy: &mut dyn CompactionPolicy, world: &mut World, level: usize) {
     world.settle(policy, 1000).unwrap();
 }
 
-/// A damaged table in any part of the tree blocks no writer: the runs of later cycles still become few.
+/// A damaged table in any part of the tree slows no writer at rest: the runs of later cycles still become few, except
+/// where the damaged table keeps them from going down.
 #[test]
 fn a_damaged_table_does_not_stop_writers() {
+    /// Most runs in the end, with those above a damaged table.
+    const MOST_RUNS: usize = 100;
     for name in ["vertiorizon", "horizontal-leveling:1", "horizontal-leveling:2"] {
         for level in [0, 4, 5, 6] {
             let mut world = world();
@@ -250,8 +254,14 @@ fn a_damaged_table_does_not_stop_writers() {
                 world.flush(&mut *policy, 0, 1 << 20);
                 world.settle(&mut *policy, 1000).unwrap();
                 let pace = world.decide(&mut *policy, 0).pace.unwrap();
-                let runs = world.tree().runs() as f64;
-                assert!(runs < pace.stops_at(), "{name} level {level}: {runs} runs after {flushes} flushes");
+                let (found, counted) = (world.tree().runs(), pace.covered.unwrap());
+                let rate = write_rate(&pace, counted, 150e6);
+                assert_eq!(
+                    rate,
+                    WriteRate::Open,
+                    "{name} level {level}: {counted} runs after {flushes} flushes"
+                );
+                assert!(found <= MOST_RUNS, "{name} level {level}: {found} runs after {flushes} flushes");
             }
         }
     }

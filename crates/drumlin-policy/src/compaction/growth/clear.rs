@@ -6,6 +6,7 @@
 //! recovery needs no state: the old runs are in the tree.
 
 use super::cells::{Cell, cells, pushed};
+use super::converge::similar;
 use super::position::{Position, vertical};
 use super::tag::{Cycle, Units, encode};
 use crate::compaction::reason::size;
@@ -26,6 +27,9 @@ const CELLS: u64 = 512;
 /// Most runs of a tiered V1 in a cell. A keep then merges them.
 const V1_RUNS: usize = 8;
 
+/// Most old runs that are left alone if they cannot go down.
+const OLD_RUNS: usize = 8;
+
 /// What a clear does with a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
@@ -35,6 +39,8 @@ enum Step {
     Keep,
     /// Merges old runs into a new run of V1.
     KeepApart,
+    /// Merges old runs and what is not damaged of V1 into a new run of V1.
+    KeepAround,
     /// Nothing, or nothing yet.
     Nothing,
 }
@@ -140,22 +146,45 @@ impl Clear<'_> {
         } else if is_v1_free {
             Step::Keep
         } else if may_go_round {
-            Step::KeepApart
+            Step::KeepAround
         } else {
             Step::Nothing
         }
     }
 
+    /// Returns the merge of the newest old runs of similar size, in H. It is for those that a damaged table below them
+    /// keeps from going down, so that they do not become more with each cycle.
+    pub(super) fn merged_old(&self, position: &Position<'_>) -> Option<Plan> {
+        let free = position.old.iter().take_while(|run| run.idle).count();
+        let runs = similar(&position.old[..free], |run| run.bytes);
+        if free <= OLD_RUNS || runs.len() < 2 {
+            return None;
+        }
+        let files = runs.iter().flat_map(|run| &run.view.files);
+        let take: Vec<Take> = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+        let out = runs.iter().map(|run| run.level).max()?;
+        let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+        let reason = format!(
+            "cycle {}: {} old runs ({}) become one, since a damaged table keeps them from going down",
+            self.cycle.number,
+            runs.len(),
+            size(bytes)
+        );
+        let plan = Plan::new(take, out, reason);
+        close_plan(self.projected, &plan).ok().filter(|closed| closed.take.len() == plan.take.len())
+    }
+
     /// Returns the merge of all runs of V1 into one, for readers.
     pub(super) fn merged_v1(&self) -> Option<Plan> {
         let (v1, _) = vertical(self.projected);
-        let runs = self.level(v1);
-        let files = || runs.iter().flat_map(|run| &run.files);
-        if runs.len() < 2 || files().any(|f| f.state != FileState::Free) {
+        let is_free = |run: &&RunView| run.files.iter().all(|f| f.state == FileState::Free);
+        let runs: Vec<&RunView> = self.level(v1).iter().filter(is_free).collect();
+        if runs.len() < 2 {
             return None;
         }
+        let files = || runs.iter().flat_map(|run| &run.files);
         let take = files().map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
-        let bytes: u64 = runs.iter().map(RunView::bytes).sum();
+        let bytes: u64 = runs.iter().map(|run| run.bytes()).sum();
         let reason = format!("{} runs of V1 ({}) become one for readers", runs.len(), size(bytes));
         close_plan(self.projected, &Plan::new(take, v1, reason)).ok()
     }
@@ -178,6 +207,7 @@ impl Clear<'_> {
         let mut take: Vec<Take> = old.iter().flat_map(|run| takes(run, &range)).collect();
         let mut bytes = from_old;
         if step != Step::KeepApart {
+            // What is damaged may stay behind in V1: the output lies beside it.
             take.extend(self.level(v1).iter().flat_map(|run| takes(run, &range)));
             bytes += from_v1;
         }
@@ -196,7 +226,7 @@ impl Clear<'_> {
             size(from_v2),
         );
         let mut plan = Plan::new(take, out, reason);
-        plan.place = if step == Step::KeepApart && !self.is_tiered { Place::NewRun } else { self.place(out) };
+        plan.place = if step == Step::KeepAround { Place::NewRun } else { self.place(out) };
         plan.tag = self.tag(out);
         plan.deadline = Some(self.deadline);
         (close_plan(self.projected, &plan).ok(), bytes)
@@ -263,5 +293,5 @@ fn takes(run: &RunView, range: &KeyRange) -> Vec<Take> {
     let part = |f: &drumlin_types::contract::FileView| {
         Some(Take { table: f.table, range: f.bounds.intersect(range)? })
     };
-    overlapping(run, range).filter_map(part).collect()
+    overlapping(run, range).filter(|f| f.is_takeable()).filter_map(part).collect()
 }

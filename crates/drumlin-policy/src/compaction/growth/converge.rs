@@ -44,7 +44,7 @@ pub(super) fn plans(input: &MergeInput<'_>, position: &Position<'_>) -> Vec<Plan
         let depth = planned.len().min(255) as u8;
         let unit = position.units.saturating_add(1);
         let planned_run = PlannedRun { lo: unit, hi: unit, depth, dies: input.schedule.units() };
-        plans.extend(merge(input, position, &planned_run, similar(&short)));
+        plans.extend(merge(input, position, &planned_run, similar(&short, |run| run.run.bytes)));
     }
     plans
 }
@@ -57,17 +57,18 @@ pub(super) fn collapsed(input: &MergeInput<'_>, position: &Position<'_>) -> Opti
 
 /// Returns the newest runs of which none has more than twice the bytes of all newer ones. So each byte of a unit is
 /// merged about as often as the number of its flushes can be halved.
-fn similar<'r, 't>(runs: &'r [CycleRun<'t>]) -> &'r [CycleRun<'t>] {
+pub(super) fn similar<T>(runs: &[T], bytes_of: impl Fn(&T) -> u64) -> &[T] {
     let (mut bytes, mut end) = (0u64, 0);
-    while let Some(run) = runs.get(end).filter(|run| end == 0 || run.run.bytes <= bytes.saturating_mul(2)) {
-        bytes = bytes.saturating_add(run.run.bytes);
+    while let Some(run) = runs.get(end).filter(|run| end == 0 || bytes_of(run) <= bytes.saturating_mul(2)) {
+        bytes = bytes.saturating_add(bytes_of(run));
         end += 1;
     }
     &runs[..end]
 }
 
 fn of_planned(input: &MergeInput<'_>, position: &Position<'_>, planned_run: &PlannedRun) -> Option<Plan> {
-    let is_inside = |run: &&CycleRun<'_>| planned_run.lo <= run.units.lo && run.units.hi <= planned_run.hi;
+    // A run that reaches into the next planned one belongs to this one, so that none is left alone.
+    let is_inside = |run: &&CycleRun<'_>| (planned_run.lo..=planned_run.hi).contains(&run.units.lo);
     let inside: Vec<CycleRun<'_>> = position.current.iter().filter(is_inside).copied().collect();
     merge(input, position, planned_run, &inside)
 }

@@ -42,6 +42,8 @@ pub(super) struct Growth {
     earlier_units: u64,
     tuning: Tuning,
     debt: ReadDebt,
+    /// Bytes of H when the present cycle began: what its clear moves.
+    clear_bytes: u64,
     /// Whether the last call found nothing to do while nothing was unfinished. If old runs are left nevertheless, such
     /// as those below a damaged table, the next cycle does not wait for them.
     is_stuck: bool,
@@ -59,6 +61,7 @@ impl Growth {
             earlier_units: 0,
             tuning: Tuning::new(family),
             debt: ReadDebt::default(),
+            clear_bytes: 0,
             is_stuck: false,
             is_frozen: false,
             explanation: Explanation::default(),
@@ -87,6 +90,7 @@ impl Growth {
     fn restored(&mut self, blob: &[u8]) -> Option<()> {
         let (cycle, rest) = Cycle::decode(blob)?;
         let (earlier_units, rest) = rest.split_first_chunk()?;
+        let (clear_bytes, rest) = rest.split_first_chunk()?;
         let (&is_stuck, rest) = rest.split_first()?;
         let mut tuning = Tuning::new(self.family);
         let rest = tuning.restore(rest)?;
@@ -96,6 +100,7 @@ impl Growth {
         }
         (self.cycle, self.schedule, self.tuning, self.debt) = (Some(cycle), None, tuning, debt);
         (self.earlier_units, self.is_stuck) = (u64::from_le_bytes(*earlier_units), is_stuck == 1);
+        self.clear_bytes = u64::from_le_bytes(*clear_bytes);
         Some(())
     }
 
@@ -115,6 +120,7 @@ impl Growth {
             Some(cycle) => self.tuning.frozen_cycle(tree, cycle, number),
             None => self.tuning.next_cycle(tree, previous, number, flush),
         };
+        self.clear_bytes = position(tree, number).old_bytes;
         (self.cycle, self.schedule) = (Some(cycle), None);
         self.with(cycle)
     }
@@ -151,7 +157,8 @@ impl Growth {
     fn has_merged(&self, projected: &TreeView, cycle: &Cycle, schedule: &Schedule) -> bool {
         let found = position(projected, cycle.number);
         let wanted = schedule.target(found.units).len();
-        let is_done = found.current.iter().all(|run| run.run.idle) && found.current.len() <= wanted;
+        let of_cycle = || found.current.iter().filter(|run| run.units.lo <= cycle.units);
+        let is_done = of_cycle().all(|run| run.run.idle) && of_cycle().count() <= wanted;
         !cycle.shape.is_published() || is_done || found.units > cycle.units + cycle.units / 4
     }
 
@@ -178,7 +185,8 @@ impl Growth {
     fn blocked(&self, projected: &TreeView) -> Option<String> {
         let position = position(projected, self.cycle?.number);
         let closed = position.current.iter().filter(|run| !run.units.is_open).count();
-        (closed > self.most_runs()).then(|| format!("{closed} runs that no plan can merge"))
+        let is_damaged = position.current.iter().any(|run| !run.run.idle);
+        (is_damaged && closed > self.most_runs()).then(|| format!("{closed} runs that no plan can merge"))
     }
 
     /// Returns the merges of the present cycle, the plans of its clear, and those for readers of a quiet tree.
@@ -206,9 +214,13 @@ impl Growth {
         };
         let mut plans = merges(&merge_input, &position);
         plans.extend(clear.plans(&position));
+        if plans.is_empty() && input.tickets.is_empty() {
+            plans.extend(clear.merged_old(&position));
+        }
         let v1 = projected.levels.get(usize::from(vertical(projected).0));
         let extra = position.current.len() + v1.map_or(0, |v1| v1.runs.len()).saturating_sub(1);
-        self.debt.add((extra, position.units), input.now, reads(input));
+        let reads = if input.frozen { 0.0 } else { reads(input) };
+        self.debt.add((extra, position.units), input.now, reads);
         if plans.is_empty() && position.old.is_empty() {
             plans.extend(match position.current.is_empty() {
                 true if self.collapses(input, v1.map_or(0, |v1| v1.bytes())) => clear.merged_v1(),
@@ -229,28 +241,31 @@ impl Growth {
     }
 
     /// Writers are slowed to what compactions can take in when the runs of the present cycle are twice as many as the
-    /// schedule keeps, or when the clear of the former cycle is a quarter of the present one behind. Other than that,
-    /// old runs do not count: clears remove them.
+    /// schedule keeps, or when the clear of the former cycle is a quarter of the present one behind. Old runs do not
+    /// count: clears remove them.
     fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan], sizes: &Sizes) -> Pace {
-        let under_way = input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
-        let drain = drain(under_way, input.tree, input.costs, input.limits);
-        let runs = input.tree.runs();
-        let mut pace = Pace { passes: 2.0, drain, ..Pace::free(PaceScope::All, 0.0) };
-        let mut slow = runs + 2 * self.most_runs() + 4;
+        let under_way = || input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
+        let drain = drain(under_way(), input.tree, input.costs, input.limits);
+        let mut slow = (2 * self.most_runs() + 4) as f64;
+        let mut pace = Pace { drain, ..Pace::free(PaceScope::All, slow + 8.0) };
         if let (Some(cycle), Some(schedule)) = (self.cycle, &self.schedule) {
-            let position = position(input.tree, cycle.number);
+            let live = input.tree.live();
+            let position = position(&live, cycle.number);
+            let covered = position.current.len() as f64;
             let units = f64::from(cycle.units);
             let merged = schedule.cost(&cycle.curve).merged as f64 / FIXED_ONE as f64 / units;
-            pace.passes = (merged + sizes.writes).clamp(1.0, 64.0);
-            slow = slow.saturating_sub(position.current.len());
-            let cleared = 1.0 - position.old_bytes as f64 / (units * cycle.unit_bytes().max(1) as f64);
-            let late = f64::from(position.units) / units - cleared.max(0.0) - MAY_BE_LATE;
-            if late > 0.0 && !position.old.is_empty() && !input.tickets.is_empty() {
-                slow = slow.min(runs.saturating_sub(1));
+            (pace.passes, pace.covered) = ((merged + sizes.writes).clamp(1.0, 64.0), Some(covered));
+            // A state that was lost does not say what the clear began with.
+            let all = (self.clear_bytes as f64).max(units * cycle.unit_bytes().max(1) as f64);
+            let late =
+                f64::from(position.units) / units - (1.0 - position.old_bytes as f64 / all) - MAY_BE_LATE;
+            let is_clearing = under_way().any(|plan| plan.out >= vertical(input.tree).0);
+            if late > 0.0 && position.old_bytes > 0 && is_clearing {
+                slow = slow.min((covered - 1.0).max(0.0));
                 pace.passes *= 1.0 + LATE_PASSES * late.min(2.0);
             }
         }
-        Pace { slow: slow as f64, stop: slow as f64 + 8.0, ..pace }
+        Pace { slow, ..pace }
     }
 }
 
@@ -322,6 +337,7 @@ impl CompactionPolicy for Growth {
         let Some(cycle) = &self.cycle else { return Vec::new() };
         let mut bytes = cycle.encode();
         bytes.extend(self.earlier_units.to_le_bytes());
+        bytes.extend(self.clear_bytes.to_le_bytes());
         bytes.push(u8::from(self.is_stuck));
         self.tuning.save(&mut bytes);
         self.debt.save(&mut bytes);

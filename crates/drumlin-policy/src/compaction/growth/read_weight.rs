@@ -49,21 +49,27 @@ pub(super) fn choose(
     };
     let best = of((wanted, curve)).weighted(wanted) as f64;
     let keeps = of(in_force).weighted(wanted) as f64 <= GAIN * best;
-    let (mut k, made_with) = if keeps { in_force } else { (wanted, curve) };
-    // More weight on reads never gives more runs.
+    let (k, made_with) = if keeps { in_force } else { (wanted, curve) };
+    (capped(units, k, &made_with), made_with)
+}
+
+/// Returns the least k, from `k` on, whose schedule keeps at most [`MOST_RUNS`] runs. More weight on reads never gives
+/// more runs.
+pub(super) fn capped(units: u16, mut k: i8, curve: &SizeCurve) -> i8 {
+    let has_too_many = |k: i8| Schedule::new(units, Shape::Weighted(k), curve).cost(curve).runs > MOST_RUNS;
     let mut above = MAX_EXPONENT;
-    if of((k, made_with)).runs > MOST_RUNS {
-        while k + 1 < above {
-            let middle = k + (above - k) / 2;
-            if of((middle, made_with)).runs > MOST_RUNS {
-                k = middle;
-            } else {
-                above = middle;
-            }
-        }
-        k = above;
+    if !has_too_many(k) {
+        return k;
     }
-    (k, made_with)
+    while k + 1 < above {
+        let middle = k + (above - k) / 2;
+        if has_too_many(middle) {
+            k = middle;
+        } else {
+            above = middle;
+        }
+    }
+    above
 }
 
 #[cfg(test)]

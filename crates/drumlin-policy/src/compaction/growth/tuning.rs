@@ -4,7 +4,7 @@ use super::curve::SizeCurve;
 use super::family::Family;
 use super::position::{CycleRun, position};
 use super::published;
-use super::read_weight::{choose, nearest, read_weight};
+use super::read_weight::{capped, choose, nearest, read_weight};
 use super::shape::Shape;
 use super::space::{Sizes, steady};
 use super::tag::Cycle;
@@ -13,6 +13,8 @@ use drumlin_types::contract::{PolicyInput, TreeView};
 
 /// Number of flushes whose mean is the size of a unit.
 const FLUSHES: usize = 16;
+/// Most bytes of a flush in a saved state.
+const MOST_FLUSHED: u64 = 1 << 48;
 /// V1 gets a new run with each clear once the read weight is below this.
 const TIERED_BELOW: f64 = 0.95;
 /// V1 is a single run once the read weight is above this.
@@ -61,7 +63,7 @@ impl Tuning {
         if self.flushes.len() == FLUSHES {
             self.flushes.remove(0);
         }
-        self.flushes.push(bytes);
+        self.flushes.push(bytes.min(MOST_FLUSHED));
     }
 
     /// Returns the sizes of a cycle above the present V2 for units of `unit` bytes.
@@ -74,7 +76,12 @@ impl Tuning {
     /// the same.
     pub(super) fn frozen_cycle(&self, tree: &TreeView, previous: Cycle, number: u32) -> Cycle {
         let sizes = self.sizes(tree, previous.unit_bytes(), Some(previous.units));
-        Cycle { number, units: steady(previous.units, sizes.units), ..previous }
+        let units = steady(previous.units, sizes.units);
+        let shape = match previous.shape {
+            Shape::Weighted(k) => Shape::Weighted(capped(units, k, &previous.curve)),
+            shape => shape,
+        };
+        Cycle { number, units, shape, ..previous }
     }
 
     /// Returns cycle `number`, which follows `previous`, with the sizes and the schedule that the store and its load
@@ -108,7 +115,10 @@ impl Tuning {
                 let (k, curve) = choose(units, (k, curve), measured);
                 (Shape::Weighted(k), curve)
             }
-            _ => (self.family.shape(), self.curve),
+            _ => match self.family.shape() {
+                Shape::Weighted(k) => (Shape::Weighted(capped(units, k, &self.curve)), self.curve),
+                shape => (shape, self.curve),
+            },
         };
         if let Some(weight) = self.read_weight {
             let is_light = weight < TIERED_BELOW || self.is_v1_tiered && weight < LEVELED_ABOVE;
@@ -176,7 +186,11 @@ impl Tuning {
         let mut flushes = Vec::new();
         for _ in 0..count {
             let (flush, rest) = bytes.split_first_chunk()?;
-            flushes.push(u64::from_le_bytes(*flush));
+            let flush = u64::from_le_bytes(*flush);
+            if flush > MOST_FLUSHED {
+                return None;
+            }
+            flushes.push(flush);
             bytes = rest;
         }
         if !is_valid {
