@@ -251,6 +251,7 @@ mod tests {
         assert_eq!(refused("vertiorizon:1.1/0"), "vertiorizon = 1.1/0: w must be 0.00390625 to 256");
         assert_eq!(refused("vertiorizon:NaN"), "vertiorizon = NaN: S must be 1.05 to 2");
         assert_eq!(refused("horizontal-leveling:6"), "horizontal-leveling = 6: l must be 1 to 5");
+        assert_eq!(refused("horizontal-tiering:1"), "horizontal-tiering = 1: l must be 2 to 5");
         assert_eq!(refused("horizontal-tiering:2/1"), "horizontal-tiering = 2/1: S must be 1.05 to 2");
         assert_eq!(refused("horizontal-lazy:32/5"), "horizontal-lazy = 32/5: T^(L-1) must be 4 to 4096");
         let said = refused("vertiorizon:hard-stop");

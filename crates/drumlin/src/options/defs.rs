@@ -105,8 +105,8 @@ settings! {
     /// last argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon:S/w`,
     /// `horizontal-leveling:l/S`, `horizontal-tiering:l/S` and `horizontal-lazy:T/L` plan the compactions of many
     /// flushes ahead: S is a target for space amplification (1.05 to 2, default 1.15), w a fixed weight of reads
-    /// (default: measured), l the most runs of a cycle or the most writes of a flush (1 to 5, default 2); T is 2 to 32
-    /// and L 2 to 6 (default 6/3). `vertiorizon:paper` is the published scheme, for comparison.
+    /// (default: measured), l the most runs of a cycle (1 to 5) or the most writes of a flush (2 to 5), by default 2; T
+    /// is 2 to 32 and L 2 to 6 (default 6/3). `vertiorizon:paper` is the published scheme, for comparison.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The

@@ -41,8 +41,8 @@ impl Family {
         let (bound, target) = arguments.text.split_once('/').unwrap_or((arguments.text, ""));
         let bound = match bound {
             "" => BOUND,
-            // With one write of each unit, every unit of a cycle would be a run.
             text if is_leveling => arguments.bounded(text, "l", &BOUNDS)?,
+            // With one write of each unit, every unit of a cycle would be a run.
             text => arguments.bounded(text, "l", &(2..=*BOUNDS.end()))?,
         };
         let target = parse_target(arguments, target)?;

@@ -1,8 +1,7 @@
 //! Where a tree stands in its cycle: the runs of the present cycle, and what older cycles left.
 //!
 //! The *horizontal part*, H, is every level above the two last ones, V1 and V2. A run of H belongs to the present
-//! cycle if its tag says so. Every other run of H is *old*: the next
-//! clear moves it into V1 and V2.
+//! cycle if its tag says so. Every other run of H is *old*: the next clear moves it into V1 and V2.
 
 use super::shape::UNITS;
 use super::tag::{Cycle, Units, decode};
@@ -90,7 +89,7 @@ impl Position<'_> {
         if unit_bytes == 0 {
             return Units { lo, hi: lo, is_open: false };
         }
-        // A unit ends with the flush whose v1 is nearest to its end.
+        // A unit ends with the flush whose middle is nearest to its end.
         if gathered.saturating_add(bytes / 2) < unit_bytes {
             return Units { lo, hi: lo, is_open: true };
         }
