@@ -29,7 +29,7 @@ impl Explanation {
         sizes: &Sizes,
     ) {
         let mut text = String::new();
-        let cost = schedule.cost(&cycle.curve);
+        let cost = schedule.planned_cost;
         let per_unit = |sum: f64| sum / f64::from(cycle.units);
         let _ = writeln!(
             text,

@@ -3,7 +3,7 @@
 use super::clear::Clear;
 use super::collapse::ReadDebt;
 use super::converge::{MergeInput, collapsed, plans as merges};
-use super::curve::{FIXED_ONE, SizeCurve};
+use super::curve::FIXED_ONE;
 use super::explanation::{Explanation, explain};
 use super::family::Family;
 use super::position::{newest_cycle, position, vertical};
@@ -165,7 +165,7 @@ impl Growth {
     /// Returns the most runs of a cycle.
     fn most_runs(&self) -> usize {
         let schedule = self.schedule.as_ref();
-        schedule.map_or(0, |schedule| usize::from(schedule.cost(&SizeCurve::default()).runs))
+        schedule.map_or(0, |schedule| usize::from(schedule.planned_cost.runs))
     }
 
     /// Returns whether readers have paid for a merge of `bytes`.
@@ -253,7 +253,7 @@ impl Growth {
             let position = position(&live, cycle.number);
             let covered = position.current.len() as f64;
             let units = f64::from(cycle.units);
-            let merged = schedule.cost(&cycle.curve).merged as f64 / FIXED_ONE as f64 / units;
+            let merged = schedule.planned_cost.merged as f64 / FIXED_ONE as f64 / units;
             (pace.passes, pace.covered) = ((merged + sizes.writes).clamp(1.0, 64.0), Some(covered));
             // A state that was lost does not say what the clear began with.
             let all = (self.clear_bytes as f64).max(units * cycle.unit_bytes().max(1) as f64);

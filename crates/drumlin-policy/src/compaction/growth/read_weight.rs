@@ -56,7 +56,7 @@ pub(super) fn choose(
 /// Returns the least k, from `k` on, whose schedule keeps at most [`MOST_RUNS`] runs. More weight on reads never gives
 /// more runs.
 pub(super) fn capped(units: u16, mut k: i8, curve: &SizeCurve) -> i8 {
-    let has_too_many = |k: i8| Schedule::new(units, Shape::Weighted(k), curve).cost(curve).runs > MOST_RUNS;
+    let has_too_many = |k: i8| Schedule::new(units, Shape::Weighted(k), curve).planned_cost.runs > MOST_RUNS;
     let mut above = MAX_EXPONENT;
     if !has_too_many(k) {
         return k;

@@ -80,6 +80,8 @@ pub(crate) struct Schedule {
     units: u16,
     /// a(1), a(2), ..: up to n - 1, or up to n where the last unit is merged as well.
     widths: Vec<u16>,
+    /// Costs with the size curve that it was made with.
+    pub(super) planned_cost: Cost,
 }
 
 impl Schedule {
@@ -106,7 +108,8 @@ impl Schedule {
             Shape::PublishedLeveling { levels, delta } => published::leveling(units, levels, delta),
             Shape::PublishedTiering(levels) => published::tiering(units, levels),
         };
-        Schedule { units, widths }
+        let planned_cost = cost(&widths, curve);
+        Schedule { units, widths, planned_cost }
     }
 
     /// Returns n.
@@ -150,17 +153,22 @@ impl Schedule {
 
     /// Returns the costs with the size curve `curve`.
     pub(super) fn cost(&self, curve: &SizeCurve) -> Cost {
-        let sizes = curve.sizes(self.units);
-        let mut cost = Cost::default();
-        for (width, runs) in self.steps() {
-            if width > 1 {
-                cost.merged += sizes[usize::from(width)];
-            }
-            cost.run_units += runs as u64;
-            cost.runs = cost.runs.max(runs as u16);
-        }
-        cost
+        cost(&self.widths, curve)
     }
+}
+
+/// Returns the costs of a schedule with the size curve `curve`.
+fn cost(widths: &[u16], curve: &SizeCurve) -> Cost {
+    let sizes = curve.sizes(widths.len() as u16);
+    let mut cost = Cost::default();
+    for (width, runs) in steps(widths) {
+        if width > 1 {
+            cost.merged += sizes[usize::from(width)];
+        }
+        cost.run_units += runs as u64;
+        cost.runs = cost.runs.max(runs as u16);
+    }
+    cost
 }
 
 /// Returns the roots of the tree of `most` units, left part first. `subtrees` gives the tables of the left and the
