@@ -5,6 +5,7 @@
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
 //! - [`filter`]: how many filter bits each table gets.
 //! - [`growth`]: the schedules of the growth policies, for simulators.
+//! - [`lifetime`]: how long a value is likely to live, and which values are written together.
 //! - [`pace`]: the write rate limit.
 //! - [`schedule`]: when plans run, and in what order their outputs are installed.
 //! - [`share`]: how much of a file lies in a part of its bounds.
@@ -30,6 +31,7 @@ pub mod compaction;
 mod digits;
 pub mod filter;
 pub mod growth;
+pub mod lifetime;
 pub mod pace;
 mod random;
 mod real;

@@ -4,17 +4,26 @@
 //! *collected* file copies the value to a new file, so the old file loses its references and is removed.
 //!
 //! The *space factor* A is the number of bytes of all records in value files for each byte of records that tables point
-//! to. While A exceeds the target S, files are chosen for collection: those with the largest share of garbage g first,
-//! until A would fall to 0.99 S, and only files with g >= 1 - 1/S. The mean share, 1 - 1/A, is then above this bound,
-//! so there is such a file.
+//! to. While A exceeds the target S, files are chosen for collection, those with the highest score first, until A would
+//! fall to 0.99 S, and only files with a share of garbage g >= 1 - 1/S. The mean share, 1 - 1/A, is then above this
+//! bound, so there is such a file. A file of `age` writes has the score
+//!
+//! ```text
+//! g sqrt(age) / (2 - g)
+//! ```
+//!
+//! Reading and copying a file costs 2 - g for the g that it frees. An old file is taken rather than a young one with
+//! as much garbage: what is still alive in it has been alive for long, so little of it will become garbage soon.
+//! (The log-structured file system of Rosenblum and Ousterhout multiplies by the age itself. With values divided by
+//! lifetime, the root copies less.)
 //!
 //! Copying the live records of a collected file costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage in it. A
 //! value that a user wrote becomes garbage at most once. So all copies together are at most 1/(S - 1) times the bytes
 //! that flushes wrote to value files, plus the copies of jobs that failed. A file's space is freed when no table points
 //! to it any more; until then its copied values take space twice.
 //!
-//! The rule is that of the collectors of TerarkDB and Titan, which go by a ratio of garbage. Here the ratio follows
-//! from the space target. What tables point to is an upper bound: an overwritten version counts until a compaction
+//! The collectors of TerarkDB and Titan go by a ratio of garbage alone. Here the ratio follows from the space target.
+//! What tables point to is an upper bound: an overwritten version counts until a compaction
 //! drops it, and a table that is partly replaced counts with its whole list. So garbage is found late, never too early.
 //!
 //! The *known excess* is the number of bytes above the target: total - S * referenced. Newer runs may supersede all but
@@ -28,6 +37,7 @@
 //!
 //! Both need an excess of at least 1/64 of all record bytes, so that they do not start for every flush.
 
+use crate::real::power;
 use alloc::vec::Vec;
 
 /// Sizes of a value file.
@@ -37,6 +47,8 @@ pub struct ValueFileSizes {
     pub total: u64,
     /// Bytes of the records that tables point to.
     pub referenced: u64,
+    /// Writes to the store since the file was created.
+    pub age: u64,
 }
 
 impl ValueFileSizes {
@@ -50,6 +62,13 @@ impl ValueFileSizes {
     #[must_use]
     pub fn garbage_share(&self) -> f64 {
         self.garbage() as f64 / self.total.max(1) as f64
+    }
+
+    /// Returns how much collecting the file pays, compared with other files.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        let share = self.garbage_share();
+        share * power(self.age.max(1) as f64, 0.5) / (2.0 - share)
     }
 }
 
@@ -66,8 +85,8 @@ pub fn space_factor(files: impl Iterator<Item = ValueFileSizes>) -> f64 {
 /// Share of the space target at which no more files are chosen.
 const STOP_SHARE: f64 = 0.99;
 
-/// Returns the indices of the files to collect for the space target `target`, which is above 1. Those with the largest
-/// share of garbage come first. From the second one on, all together have at most `most_copied` referenced bytes.
+/// Returns the indices of the files to collect for the space target `target`, which is above 1. Those with the highest
+/// score come first. From the second one on, all together have at most `most_copied` referenced bytes.
 #[must_use]
 pub fn to_collect(files: &[ValueFileSizes], target: f64, most_copied: u64) -> Vec<usize> {
     if space_factor(files.iter().copied()) <= target {
@@ -76,8 +95,11 @@ pub fn to_collect(files: &[ValueFileSizes], target: f64, most_copied: u64) -> Ve
     let least = 1.0 - 1.0 / target;
     let is_candidate = |index: &usize| files[*index].total > 0 && files[*index].garbage_share() >= least;
     let mut chosen: Vec<usize> = (0..files.len()).filter(is_candidate).collect();
-    // Equal shares are collected in the order of the files, the oldest first.
-    chosen.sort_by(|a, b| files[*b].garbage_share().total_cmp(&files[*a].garbage_share()));
+    // Of equal scores the larger share of garbage goes first, and then the order of the files, the oldest first.
+    chosen.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|index| files[*index]);
+        b.score().total_cmp(&a.score()).then(b.garbage_share().total_cmp(&a.garbage_share()))
+    });
     let sum = |part: fn(&ValueFileSizes) -> u64| files.iter().map(|file| part(file) as f64).sum::<f64>();
     let referenced = sum(|file| file.referenced.min(file.total));
     let mut above = sum(|file| file.total) - STOP_SHARE * target * referenced;
@@ -206,7 +228,18 @@ mod tests {
     use alloc::vec;
 
     fn file(total: u64, referenced: u64) -> ValueFileSizes {
-        ValueFileSizes { total, referenced }
+        ValueFileSizes { total, referenced, age: 100 }
+    }
+
+    #[test]
+    fn old_files_go_before_young_ones() {
+        let of = |garbage: u64, age| ValueFileSizes { total: 10, referenced: 10 - garbage, age };
+        let files = [of(5, 400), of(3, 2500), of(8, 100), of(2, 10_000)];
+        for (file, score) in files.iter().zip([6.6667, 8.8235, 6.6667, 11.1111]) {
+            assert!((file.score() - score).abs() < 1e-4, "{file:?}");
+        }
+        assert_eq!(to_collect(&files, 1.25, 0), [3], "the highest score");
+        assert_eq!(to_collect(&files, 1.5, 0), [2], "only files from a third on; equal scores, more garbage");
     }
 
     #[test]
@@ -269,7 +302,7 @@ mod tests {
             );
             let mut left = files.clone();
             for index in chosen {
-                let ValueFileSizes { total, referenced } = files[index];
+                let ValueFileSizes { total, referenced, .. } = files[index];
                 let freed = (total - referenced) as f64;
                 assert!(referenced as f64 <= freed / (target - 1.0) * (1.0 + 1e-9), "{files:?} {target}");
                 assert!(space_factor(left.iter().copied()) > STOP_SHARE * target, "more than needed");

@@ -5,6 +5,7 @@
 //! - [`desk`]: one decision over many runs, to measure its cost. [`crowd`]: one admission over many files.
 //! - [`mod@unit`]: equal flushes and instant compactions, for exact figures.
 //! - [`mod@trade_off`]: what growth schemes write and how many runs they keep, without a tree.
+//! - [`values`]: value files without a tree, for what collection copies.
 //! - [`pipeline`]: slots and a device in virtual time, for the scheduler.
 //! - [`mod@phases`]: changing operation mixes in virtual time. It uses `waits` (of writers), `foresight` (policy
 //!   predictions), `space` (of tables) and `neighbours` (busy files that compactions wait for).
@@ -28,6 +29,7 @@ pub mod pipeline;
 mod space;
 pub mod trade_off;
 pub mod unit;
+pub mod values;
 mod waits;
 pub mod world;
 

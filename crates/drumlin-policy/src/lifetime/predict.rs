@@ -1,0 +1,141 @@
+//! The predicted remaining lifetime of a value, and the class that it is written to.
+//!
+//! The prediction is the mean interval between the writes of the key, with one more interval of a typical value:
+//!
+//! ```text
+//! I = (age + span + l0) / (m + 1)
+//! ```
+//!
+//! `age` is the time since the newest write, `span` the time between the newest m + 1 writes (m <= 8), and l0 the 60th
+//! percentile of completed lifetimes. It is the posterior mean of an exponential distribution. A flushed key of which
+//! nothing is known is expected to live longest.
+//!
+//! Classes are quantiles: each gets about the same number of bytes of all recent predictions. So they follow the load,
+//! and need no bounds.
+
+use super::histogram::Histogram;
+use super::history::Version;
+use super::sketch::Seen;
+use drumlin_types::Seq;
+use drumlin_types::history::KEPT_GAPS;
+
+/// Number of classes. Class 0 has the values that are expected to live shortest.
+pub const CLASSES: usize = 6;
+/// Share of completed lifetimes that l0 covers.
+const TYPICAL: f64 = 0.6;
+/// Number of completed lifetimes from which on l0 goes by them.
+const ENOUGH: u64 = 1000;
+/// Bytes that count as a weight of one in the histogram of predictions.
+const WEIGHT_BYTES: u64 = 1 << 10;
+
+/// Returns the expected remaining lifetime of a value that was written `age` ago: `writes` past writes of its key lie
+/// in the `span` before that.
+#[must_use]
+pub fn expected_lifetime(age: f64, span: f64, writes: u64, typical: f64) -> f64 {
+    (age + span + typical) / (writes as f64 + 1.0)
+}
+
+/// Predicts lifetimes and chooses classes.
+#[derive(Clone, Default, Debug)]
+pub struct Placer {
+    /// Lifetimes of the values that were overwritten or deleted.
+    completed: Histogram,
+    /// Recent predictions by bytes.
+    predicted: Histogram,
+}
+
+impl Placer {
+    /// Notes that a value was overwritten or deleted `lifetime` after it was written.
+    pub fn completed(&mut self, lifetime: Seq) {
+        self.completed.add(lifetime as f64, 1);
+    }
+
+    /// Returns l0, the lifetime of a typical value. Until enough lifetimes are known it is `values`, the number of
+    /// values in value files.
+    #[must_use]
+    pub fn typical(&self, values: u64) -> f64 {
+        let known = (self.completed.sum() >= ENOUGH).then(|| self.completed.quantile(TYPICAL));
+        known.flatten().unwrap_or(values as f64).max(1.0)
+    }
+
+    /// Returns the expected lifetime of a value that is flushed, written at `seq`, by what a sketch had seen of its key
+    /// before; infinity if nothing.
+    #[must_use]
+    pub fn at_flush(&self, seq: Seq, before: Option<Seen>, typical: f64) -> f64 {
+        let Some(Seen { first, last, writes }) = before else { return f64::INFINITY };
+        // The writes before, and the interval to this one.
+        let kept = writes.min(KEPT_GAPS as u64);
+        let span = seq.max(last).saturating_sub(first) as f64 * kept as f64 / writes as f64;
+        expected_lifetime(0.0, span, kept, typical)
+    }
+
+    /// Returns the expected lifetime of a value that is copied at `now`, by the history of its key.
+    #[must_use]
+    pub fn at_copy(&self, version: Version<'_>, now: Seq, typical: f64) -> f64 {
+        let (span, kept) = version.history.map_or((0, 0), |history| {
+            let kept = history.kept();
+            (history.gaps[..kept].iter().fold(0u64, |sum, gap| sum.saturating_add(*gap)), kept)
+        });
+        expected_lifetime(now.saturating_sub(version.seq) as f64, span as f64, kept as u64, typical)
+    }
+
+    /// Returns the class of a value of `bytes` bytes with this expected lifetime, of `classes` ones.
+    pub fn class(&mut self, lifetime: f64, bytes: u64, classes: usize) -> usize {
+        self.predicted.add(lifetime, (bytes / WEIGHT_BYTES).max(1));
+        let last = classes.saturating_sub(1);
+        if lifetime.is_infinite() {
+            return last;
+        }
+        ((self.predicted.rank(lifetime) * classes as f64) as usize).min(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_types::history::History;
+
+    #[test]
+    fn the_mean_interval() {
+        let history = History { writes: 3, gaps: [600, 700, 200, 0, 0, 0, 0, 0], ..History::default() };
+        let version = Version { seq: 1600, history: Some(&history) };
+        let placer = Placer::default();
+        assert_eq!(placer.at_copy(version, 2000, 5000.0), 1725.0);
+        assert_eq!(placer.at_copy(Version { seq: 1600, history: None }, 2000, 5000.0), 5400.0);
+        let seen = Seen { first: 1000, last: 1300, writes: 4 };
+        assert_eq!(placer.at_flush(1400, Some(seen), 600.0), (400.0 + 600.0) / 5.0);
+        let many = Seen { first: 0, last: 3100, writes: 32 };
+        assert_eq!(placer.at_flush(3200, Some(many), 100.0), 100.0, "eight intervals of 100");
+        assert_eq!(placer.at_flush(3200, None, 100.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn l0_follows_completed_lifetimes() {
+        let mut placer = Placer::default();
+        assert_eq!((placer.typical(700), placer.typical(0)), (700.0, 1.0));
+        for lifetime in 0..1000 {
+            placer.completed(lifetime);
+        }
+        let typical = placer.typical(700);
+        assert!((600.0..725.0).contains(&typical), "{typical}");
+    }
+
+    #[test]
+    fn classes_get_equal_shares() {
+        let mut placer = Placer::default();
+        let mut bytes = [0u64; CLASSES];
+        for round in 0..4000u64 {
+            let lifetime = 1.5f64.powi((round % 24) as i32);
+            let class = placer.class(lifetime, 4096, CLASSES);
+            if round >= 400 {
+                bytes[class] += 4096;
+            }
+        }
+        let all: u64 = bytes.iter().sum();
+        for part in bytes {
+            assert!((0.1..0.25).contains(&(part as f64 / all as f64)), "{bytes:?}");
+        }
+        assert_eq!(placer.class(f64::INFINITY, 4096, CLASSES), 5);
+        assert_eq!((placer.class(1.0, 4096, CLASSES), placer.class(1.0, 4096, 1)), (0, 0));
+    }
+}

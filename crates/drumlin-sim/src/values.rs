@@ -1,0 +1,300 @@
+//! Value files alone: what collecting them copies, by policy and space target.
+//!
+//! There is no tree. Each version that a flush supersedes is garbage at once, so the figures are those of a store that
+//! compacts all the time. A flush writes the newest version of each key in its memtable; then files are collected until
+//! the space factor is at the target.
+//!
+//! Invariant: every live value is in exactly one file.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use drumlin_policy::lifetime::history::{Version, fold};
+use drumlin_policy::lifetime::{CLASSES, Placer, Sketch};
+use drumlin_policy::value::{ValueFileSizes, to_collect};
+use drumlin_types::history::History;
+
+/// How files are filled and chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collector {
+    /// One class; the file with the largest share of garbage first.
+    Greedy,
+    /// One class; the file with the highest score first.
+    OneClass,
+    /// Classes by predicted lifetime.
+    Lifetimes {
+        /// Keys that the sketch of recent writes has room for.
+        sketched: usize,
+    },
+}
+
+/// Settings of a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ValueSetup {
+    /// How files are filled and chosen.
+    pub collector: Collector,
+    /// Bytes of values per live byte.
+    pub target: f64,
+    /// Bytes of all versions in a memtable.
+    pub memtable_bytes: u64,
+    /// Bytes of a full value file.
+    pub file_bytes: u64,
+    /// Bytes from which on a flush or collection opens one more class.
+    pub class_bytes: u64,
+}
+
+/// Counted bytes.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct ValueReport {
+    /// Bytes that flushes wrote.
+    pub flushed: u64,
+    /// Bytes that collection copied.
+    pub copied: u64,
+    /// Space factor, summed over flushes; see [`mean_space`](ValueReport::mean_space).
+    pub space_sum: f64,
+    /// Largest space factor after a flush.
+    pub peak_space: f64,
+    /// Number of flushes.
+    pub flushes: u64,
+    /// Number of files that were collected.
+    pub collected: u64,
+}
+
+impl ValueReport {
+    /// Returns the bytes copied for each flushed byte.
+    #[must_use]
+    pub fn copies(&self) -> f64 {
+        self.copied as f64 / self.flushed.max(1) as f64
+    }
+
+    /// Returns the mean space factor.
+    #[must_use]
+    pub fn mean_space(&self) -> f64 {
+        self.space_sum / self.flushes.max(1) as f64
+    }
+
+    /// Returns what came after `before`.
+    #[must_use]
+    pub fn since(&self, before: &ValueReport) -> ValueReport {
+        ValueReport {
+            flushed: self.flushed - before.flushed,
+            copied: self.copied - before.copied,
+            space_sum: self.space_sum - before.space_sum,
+            peak_space: self.peak_space,
+            flushes: self.flushes - before.flushes,
+            collected: self.collected - before.collected,
+        }
+    }
+}
+
+/// The live version of a key.
+#[derive(Clone, Debug)]
+struct Live {
+    seq: u64,
+    bytes: u64,
+    file: usize,
+    history: Option<History>,
+}
+
+#[derive(Clone, Default, Debug)]
+struct File {
+    created: u64,
+    total: u64,
+    live: u64,
+    /// Keys of its records; some are dead.
+    keys: Vec<(u32, u64)>,
+}
+
+/// A store of value files.
+#[derive(Debug)]
+pub struct ValueWorld {
+    setup: ValueSetup,
+    seq: u64,
+    memtable: BTreeMap<u32, Vec<(u64, Option<u64>)>>,
+    memtable_bytes: u64,
+    live: BTreeMap<u32, Live>,
+    files: BTreeMap<usize, File>,
+    next_file: usize,
+    sketch: Sketch,
+    placer: Placer,
+    report: ValueReport,
+}
+
+/// Files that one collection takes at most.
+const MOST_VICTIMS: usize = 8;
+
+impl ValueWorld {
+    /// Creates an empty store.
+    #[must_use]
+    pub fn new(setup: ValueSetup) -> ValueWorld {
+        let sketched = if let Collector::Lifetimes { sketched } = setup.collector { sketched } else { 0 };
+        ValueWorld {
+            setup,
+            seq: 0,
+            memtable: BTreeMap::new(),
+            memtable_bytes: 0,
+            live: BTreeMap::new(),
+            files: BTreeMap::new(),
+            next_file: 0,
+            sketch: Sketch::new(sketched * 16),
+            placer: Placer::default(),
+            report: ValueReport::default(),
+        }
+    }
+
+    /// Returns what was counted so far.
+    #[must_use]
+    pub fn report(&self) -> ValueReport {
+        self.report
+    }
+
+    /// Writes a value of `bytes` bytes, or a tombstone.
+    pub fn write(&mut self, key: u32, bytes: Option<u64>) {
+        self.seq += 1;
+        self.memtable.entry(key).or_default().push((self.seq, bytes));
+        self.memtable_bytes += bytes.unwrap_or(0) + 32;
+        if self.memtable_bytes >= self.setup.memtable_bytes {
+            self.flush();
+        }
+    }
+
+    fn classes(&self, bytes: u64) -> usize {
+        match self.setup.collector {
+            Collector::Greedy | Collector::OneClass => 1,
+            Collector::Lifetimes { .. } => (bytes / self.setup.class_bytes).clamp(1, CLASSES as u64) as usize,
+        }
+    }
+
+    /// Writes the memtable to value files.
+    fn flush(&mut self) {
+        let memtable = core::mem::take(&mut self.memtable);
+        let classes = self.classes(self.memtable_bytes);
+        self.memtable_bytes = 0;
+        let mut open = Open::new(classes);
+        let typical = self.placer.typical(self.live.len() as u64);
+        for (key, versions) in memtable {
+            let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hash = hash ^ (hash >> 29);
+            let old = self.live.remove(&key);
+            let mut past = old.as_ref().map(|old| (old.seq, old.history));
+            if let Some(old) = old {
+                self.garbage(&old);
+            }
+            let mut expected = f64::INFINITY;
+            for (seq, bytes) in &versions {
+                if let Some((before, _)) = past {
+                    self.placer.completed(seq - before);
+                }
+                if bytes.is_none() {
+                    self.sketch.forget(hash);
+                    past = None;
+                    continue;
+                }
+                expected = self.placer.at_flush(*seq, self.sketch.write(hash, *seq), typical);
+                let history = past.map(|(before, history)| {
+                    fold(
+                        Version { seq: *seq, history: None },
+                        Version { seq: before, history: history.as_ref() },
+                    )
+                });
+                past = Some((*seq, history));
+            }
+            let (Some((seq, Some(bytes))), Some((_, history))) = (versions.last().copied(), past) else {
+                continue;
+            };
+            let class = self.placer.class(expected, bytes, classes);
+            let file = self.add(&mut open, class, key, seq, bytes);
+            self.report.flushed += bytes;
+            self.live.insert(key, Live { seq, bytes, file, history });
+        }
+        self.collect();
+        let space = self.space();
+        self.report.flushes += 1;
+        self.report.space_sum += space;
+        self.report.peak_space = self.report.peak_space.max(space);
+    }
+
+    /// Writes a record to the open file of a class.
+    fn add(&mut self, open: &mut Open, class: usize, key: u32, seq: u64, bytes: u64) -> usize {
+        let slot = &mut open.files[class];
+        if slot.is_none_or(|file| self.files[&file].total >= self.setup.file_bytes) {
+            self.files.insert(self.next_file, File { created: self.seq, ..File::default() });
+            *slot = Some(self.next_file);
+            self.next_file += 1;
+        }
+        let id = slot.unwrap_or_default();
+        if let Some(file) = self.files.get_mut(&id) {
+            file.total += bytes;
+            file.live += bytes;
+            file.keys.push((key, seq));
+        }
+        id
+    }
+
+    fn garbage(&mut self, old: &Live) {
+        let Some(file) = self.files.get_mut(&old.file) else { return };
+        file.live -= old.bytes;
+        if file.live == 0 {
+            self.files.remove(&old.file);
+        }
+    }
+
+    fn space(&self) -> f64 {
+        let sum = |part: fn(&File) -> u64| self.files.values().map(part).sum::<u64>();
+        sum(|file| file.total) as f64 / sum(|file| file.live).max(1) as f64
+    }
+
+    /// Collects files until the space factor is at the target.
+    fn collect(&mut self) {
+        loop {
+            let ids: Vec<usize> = self.files.keys().copied().collect();
+            let age = |file: &File| {
+                if self.setup.collector == Collector::Greedy { 1 } else { self.seq - file.created }
+            };
+            let sizes: Vec<ValueFileSizes> = self
+                .files
+                .values()
+                .map(|file| ValueFileSizes { total: file.total, referenced: file.live, age: age(file) })
+                .collect();
+            let mut victims = to_collect(&sizes, self.setup.target, u64::MAX);
+            victims.truncate(MOST_VICTIMS);
+            if victims.is_empty() {
+                return;
+            }
+            let victims: Vec<usize> = victims.into_iter().map(|index| ids[index]).collect();
+            self.copy(&victims);
+        }
+    }
+
+    /// Copies the live values of `victims`, in key order.
+    fn copy(&mut self, victims: &[usize]) {
+        let removed: Vec<File> = victims.iter().filter_map(|id| self.files.remove(id)).collect();
+        let bytes = removed.iter().map(|file| file.live).sum();
+        let classes = self.classes(bytes);
+        let mut open = Open::new(classes);
+        let typical = self.placer.typical(self.live.len() as u64);
+        let mut keys: Vec<(u32, u64)> = removed.into_iter().flat_map(|file| file.keys).collect();
+        keys.sort_unstable();
+        for (key, seq) in keys {
+            let Some(live) = self.live.get(&key).filter(|live| live.seq == seq).cloned() else { continue };
+            let version = Version { seq, history: live.history.as_ref() };
+            let expected = self.placer.at_copy(version, self.seq, typical);
+            let class = self.placer.class(expected, live.bytes, classes);
+            let file = self.add(&mut open, class, key, seq, live.bytes);
+            self.report.copied += live.bytes;
+            self.live.insert(key, Live { file, ..live });
+        }
+        self.report.collected += victims.len() as u64;
+    }
+}
+
+/// The open files of a flush or collection, by class.
+struct Open {
+    files: Vec<Option<usize>>,
+}
+
+impl Open {
+    fn new(classes: usize) -> Open {
+        Open { files: vec![None; classes] }
+    }
+}
