@@ -171,7 +171,7 @@ impl ValueWorld {
         let classes = self.classes(self.memtable_bytes);
         self.memtable_bytes = 0;
         let mut open = Open::new(classes);
-        let typical = self.placer.typical(self.live.len() as u64);
+        let typical = self.placer.typical(self.seq);
         for (key, versions) in memtable {
             let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let hash = hash ^ (hash >> 29);
@@ -202,7 +202,8 @@ impl ValueWorld {
             let (Some((seq, Some(bytes))), Some((_, history))) = (versions.last().copied(), past) else {
                 continue;
             };
-            let class = self.placer.class(expected, bytes, classes);
+            self.placer.predicted(expected, bytes);
+            let class = self.placer.class(expected, classes);
             let file = self.add(&mut open, class, key, seq, bytes);
             self.report.flushed += bytes;
             self.live.insert(key, Live { seq, bytes, file, history });
@@ -272,14 +273,15 @@ impl ValueWorld {
         let bytes = removed.iter().map(|file| file.live).sum();
         let classes = self.classes(bytes);
         let mut open = Open::new(classes);
-        let typical = self.placer.typical(self.live.len() as u64);
+        let typical = self.placer.typical(self.seq);
         let mut keys: Vec<(u32, u64)> = removed.into_iter().flat_map(|file| file.keys).collect();
         keys.sort_unstable();
         for (key, seq) in keys {
             let Some(live) = self.live.get(&key).filter(|live| live.seq == seq).cloned() else { continue };
             let version = Version { seq, history: live.history.as_ref() };
             let expected = self.placer.at_copy(version, self.seq, typical);
-            let class = self.placer.class(expected, live.bytes, classes);
+            self.placer.predicted(expected, live.bytes);
+            let class = self.placer.class(expected, classes);
             let file = self.add(&mut open, class, key, seq, live.bytes);
             self.report.copied += live.bytes;
             self.live.insert(key, Live { file, ..live });

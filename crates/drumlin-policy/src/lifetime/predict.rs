@@ -50,12 +50,12 @@ impl Placer {
         self.completed.add(lifetime as f64, 1);
     }
 
-    /// Returns l0, the lifetime of a typical value. Until enough lifetimes are known it is `values`, the number of
-    /// values in value files.
+    /// Returns l0, the lifetime of a typical value. Until enough lifetimes are known it is `now`, the number of all
+    /// writes.
     #[must_use]
-    pub fn typical(&self, values: u64) -> f64 {
+    pub fn typical(&self, now: Seq) -> f64 {
         let known = (self.completed.sum() >= ENOUGH).then(|| self.completed.quantile(TYPICAL));
-        known.flatten().unwrap_or(values as f64).max(1.0)
+        known.flatten().unwrap_or(now as f64).max(1.0)
     }
 
     /// Returns the expected lifetime of a value that is flushed, written at `seq`, by what a sketch had seen of its key
@@ -79,9 +79,14 @@ impl Placer {
         expected_lifetime(now.saturating_sub(version.seq) as f64, span as f64, kept as u64, typical)
     }
 
-    /// Returns the class of a value of `bytes` bytes with this expected lifetime, of `classes` ones.
-    pub fn class(&mut self, lifetime: f64, bytes: u64, classes: usize) -> usize {
+    /// Notes that a value of `bytes` bytes was written with this expected lifetime.
+    pub fn predicted(&mut self, lifetime: f64, bytes: u64) {
         self.predicted.add(lifetime, (bytes / WEIGHT_BYTES).max(1));
+    }
+
+    /// Returns the class of a value with this expected lifetime, of `classes` ones.
+    #[must_use]
+    pub fn class(&self, lifetime: f64, classes: usize) -> usize {
         let last = classes.saturating_sub(1);
         if lifetime.is_infinite() {
             return last;
@@ -126,7 +131,8 @@ mod tests {
         let mut bytes = [0u64; CLASSES];
         for round in 0..4000u64 {
             let lifetime = 1.5f64.powi((round % 24) as i32);
-            let class = placer.class(lifetime, 4096, CLASSES);
+            placer.predicted(lifetime, 4096);
+            let class = placer.class(lifetime, CLASSES);
             if round >= 400 {
                 bytes[class] += 4096;
             }
@@ -135,7 +141,7 @@ mod tests {
         for part in bytes {
             assert!((0.1..0.25).contains(&(part as f64 / all as f64)), "{bytes:?}");
         }
-        assert_eq!(placer.class(f64::INFINITY, 4096, CLASSES), 5);
-        assert_eq!((placer.class(1.0, 4096, CLASSES), placer.class(1.0, 4096, 1)), (0, 0));
+        assert_eq!(placer.class(f64::INFINITY, CLASSES), 5);
+        assert_eq!((placer.class(1.0, CLASSES), placer.class(1.0, 1)), (0, 0));
     }
 }

@@ -79,7 +79,9 @@ impl MergeJob {
             if !self.outputs.has_numbers() {
                 return Ok(Progress::NeedsNumber);
             }
-            if !self.stream.advance()? {
+            let has_entry = self.stream.advance()?;
+            self.outputs.supersede(self.stream.superseded());
+            if !has_entry {
                 self.finish()?;
                 return Ok(Progress::Done);
             }

@@ -17,20 +17,24 @@
 //!    one and the inputs are contiguous ([`operands`]). All other operands and their base stay as they are. After a few
 //!    panics of the operator a job no longer calls it.
 //!
-//! Every entry that is read is either emitted or counted as dropped, by reason.
+//! Every entry that is read is either emitted or counted as dropped, by reason. Older versions with large values that a
+//! newer large value hides are reported too, for the write history of their key.
 
 mod operands;
 #[cfg(test)]
 mod tests;
 
 use crate::base::cursor::Cursor;
-use crate::base::error::Result;
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::MergeCounts;
 use crate::base::rangedel::{Fragmented, RangeTombstone};
 use crate::base::resolve::{Meaning, PointerReader};
 use crate::base::snapshots::Readers;
+use crate::value::Superseded;
 use drumlin_env::sync::Arc;
+use drumlin_format::error::Corruption;
+use drumlin_format::value::ValuePointer;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
 use operands::{Base, OperandMerger, Owned};
@@ -48,6 +52,8 @@ pub(crate) struct MergeRules {
     pub(crate) pointers: Option<Arc<PointerReader>>,
     /// Range tombstones of the inputs, clipped to the key range.
     pub(crate) tombstones: Fragmented,
+    /// Length from which on a value is large, so that the history of its key is kept.
+    pub(crate) large: u64,
 }
 
 impl MergeRules {
@@ -137,6 +143,9 @@ pub(crate) struct MergeStream<C> {
     has_key: bool,
     /// Stripe of the newest version of the current key that hides older versions of its stripe.
     hiding: Option<usize>,
+    /// Whether dropped versions belong to the history of the last entry that was returned.
+    has_heir: bool,
+    superseded: Vec<Superseded>,
     queue: VecDeque<Owned>,
     at: At,
 }
@@ -151,6 +160,8 @@ impl<C: Cursor> MergeStream<C> {
             key: Vec::new(),
             has_key: false,
             hiding: None,
+            has_heir: false,
+            superseded: Vec::new(),
             queue: VecDeque::new(),
             at: At::Nothing,
         }
@@ -199,8 +210,16 @@ impl<C: Cursor> MergeStream<C> {
         }
     }
 
+    /// Returns the older versions with large values that the last call of [`advance`](Self::advance) dropped in favour
+    /// of the entry before.
+    #[inline]
+    pub(crate) fn superseded(&self) -> &[Superseded] {
+        &self.superseded
+    }
+
     /// Moves to the next surviving entry; returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
+        self.superseded.clear();
         match self.at {
             At::Queue => {
                 self.queue.pop_front();
@@ -238,11 +257,15 @@ impl<C: Cursor> MergeStream<C> {
             self.key.extend_from_slice(self.input.key());
             self.has_key = true;
             self.hiding = None;
+            self.has_heir = false;
         }
         let seq = self.input.seq();
         let stripe = self.rules.readers.stripe(seq);
         if self.hiding == Some(stripe) {
             self.counts.superseded += 1;
+            if self.has_heir {
+                self.note_superseded(seq)?;
+            }
             self.step()?;
             return Ok(false);
         }
@@ -267,7 +290,35 @@ impl<C: Cursor> MergeStream<C> {
             return self.drop_entry();
         }
         self.at = if is_absent && kind != Kind::Delete { At::Expired } else { At::Input };
+        self.has_heir = self.is_large(kind);
         Ok(true)
+    }
+
+    /// Returns whether the entry under the cursor is a value that is, or will be, in a value file.
+    #[inline]
+    fn is_large(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::PutPointer => true,
+            Kind::Put => self.input.value().len() as u64 >= self.rules.large,
+            _ => false,
+        }
+    }
+
+    /// Notes the dropped version under the cursor for the history of the entry that hides it. A tombstone ends it.
+    fn note_superseded(&mut self, seq: Seq) -> Result<()> {
+        let kind = self.input.kind();
+        if kind == Kind::Delete {
+            self.has_heir = false;
+        } else if self.is_large(kind) {
+            let history = match kind {
+                Kind::PutPointer => {
+                    ValuePointer::decode(self.input.value()).map_err(damaged_pointer)?.history
+                }
+                _ => None,
+            };
+            self.superseded.push(Superseded { seq, history });
+        }
+        Ok(())
     }
 
     /// Drops the entry under the cursor, which no reader needs.
@@ -377,6 +428,10 @@ impl<C: Cursor> MergeStream<C> {
         self.counts.operator_panics += u64::from(panicked);
         Ok((operands, base))
     }
+}
+
+fn damaged_pointer(damage: Corruption) -> Error {
+    Error::new(ErrorKind::Corruption, damage.what)
 }
 
 /// Number of panics of the operator after which a job keeps all further operands as they are.

@@ -10,7 +10,7 @@ use crate::base::rangedel::RangeTombstone;
 use crate::disk::Files;
 use crate::filter::{JobFilters, Lineage, MergedPart};
 use crate::table::{TableCache, TableWriter};
-use crate::value::{Separator, ValueSpec, references};
+use crate::value::{Separator, Superseded, ValueSpec, Waiting, references};
 use crate::version::{Counts, FileMeta, TableHandle, ValueFileUse};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_format::table::{FilterSpec, Owner, TableSummary};
@@ -39,6 +39,8 @@ pub(crate) struct Outputs {
     owner: Option<Owner>,
     values: Separator,
     open: Option<UnfinishedTable>,
+    /// The last entry, if it is a pointer that waits for the older versions of its key.
+    waiting: Option<(Waiting, bool)>,
     /// Number of the next table.
     next: Option<TableId>,
     /// Range tombstones that are not in a table yet, sorted by start.
@@ -56,6 +58,18 @@ struct UnfinishedTable {
 }
 
 impl UnfinishedTable {
+    fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], is_warm: bool) -> Result<()> {
+        self.writer.add(key, seq, kind, value, is_warm)?;
+        match &mut self.points {
+            Some((_, last)) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            points => *points = Some((Key::new(key), key.to_vec())),
+        }
+        Ok(())
+    }
+
     /// Finishes the table with these range tombstones, before `end`. Returns its bounds.
     fn finish(
         &mut self,
@@ -102,6 +116,7 @@ impl Outputs {
             owner,
             values,
             open: None,
+            waiting: None,
             next: None,
             tombstones: tombstones.into(),
             done: Vec::new(),
@@ -148,34 +163,49 @@ impl Outputs {
         value: &[u8],
         is_warm: bool,
     ) -> Result<()> {
+        let last = self.waiting.as_ref().map(|(waiting, _)| waiting.key.as_slice());
         let cut = self.open.as_ref().is_some_and(|open| {
+            let last = last.or(open.points.as_ref().map(|(_, last)| last.as_slice()));
             (open.writer.size() >= self.file_bytes || self.values.is_table_full())
-                && open
-                    .points
-                    .as_ref()
-                    .is_some_and(|(_, last)| last.as_slice() != key || bug!("key-split-over-tables"))
+                && last.is_some_and(|last| last != key || bug!("key-split-over-tables"))
         });
+        self.settle()?;
         if cut {
             self.cut(Some(key))?;
         }
         if self.open.is_none() {
             self.open = Some(self.start()?);
         }
-        let (kind, value) = self.values.separate(key, seq, kind, value)?;
-        let open = self.open.as_mut().expect("just opened");
-        open.writer.add(key, seq, kind, value, is_warm)?;
-        match &mut open.points {
-            Some((_, last)) => {
-                last.clear();
-                last.extend_from_slice(key);
-            }
-            points => *points = Some((Key::new(key), key.to_vec())),
+        match self.values.separate(key, seq, kind, value)? {
+            Some(waiting) => self.waiting = Some((waiting, is_warm)),
+            None => self.write(key, seq, kind, value, is_warm)?,
         }
         Ok(())
     }
 
+    /// Notes older versions of the last entry that the job dropped in favour of it.
+    #[inline]
+    pub(crate) fn supersede(&mut self, older: &[Superseded]) {
+        if let Some((waiting, _)) = self.waiting.as_mut().filter(|_| !older.is_empty()) {
+            self.values.supersede(waiting, older);
+        }
+    }
+
+    /// Writes the entry of the pointer that waits.
+    fn settle(&mut self) -> Result<()> {
+        let Some((waiting, is_warm)) = self.waiting.take() else { return Ok(()) };
+        let pointer = self.values.settle(&waiting)?;
+        let open = self.open.as_mut().expect("a pointer waits for its table");
+        open.add(&waiting.key, waiting.seq, Kind::PutPointer, pointer, is_warm)
+    }
+
+    fn write(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], is_warm: bool) -> Result<()> {
+        self.open.as_mut().expect("just opened").add(key, seq, kind, value, is_warm)
+    }
+
     /// Finishes the last table. The caller makes the directory entries of all tables durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
+        self.settle()?;
         if self.open.is_none() && !self.tombstones.is_empty() {
             self.open = Some(self.start()?);
         }

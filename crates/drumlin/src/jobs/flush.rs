@@ -109,6 +109,8 @@ impl FlushLane {
         }
         let mut result = job.merge.take().expect("just stepped").into_result();
         result.outputs.end_merge();
+        let (separated, _) = result.outputs.value_bytes();
+        self.store.lifetimes.flushed(job.keyspace.id, bytes_of(&job.memtables), separated);
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
         self.store.background.progressed();
         Ok(None)
@@ -215,10 +217,14 @@ pub(crate) fn merge_memtables(
         guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
         operator: keyspace.operator.clone(),
         tombstones: Fragmented::new(tombstones),
+        large: keyspace.options.load().least_separated(),
     };
     let expected = memtables.iter().map(|m| m.entries() as u64).sum();
-    let least = least_file_bytes(memtables.iter().map(|m| m.bytes() as u64).sum());
-    let spec = store.output_spec(keyspace, 0, false, least, MergedInputs::Memtables(expected));
+    let bytes = memtables.iter().map(|m| m.bytes() as u64).sum();
+    let least = least_file_bytes(bytes);
+    let mut spec = store.output_spec(keyspace, 0, false, least, MergedInputs::Memtables(expected));
+    spec.values.placement.is_flush = true;
+    spec.values.placement.expect(store.lifetimes.likely_bytes(keyspace.id, bytes));
     MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))
 }
 

@@ -13,7 +13,7 @@ use crate::compaction::executor::{Finished, InputCount, MergeJob, Progress};
 use crate::compaction::merge::MergeRules;
 use crate::compaction::scheduler::PieceStart;
 use crate::compaction::view::tree_view;
-use crate::filter::MergedInputs;
+use crate::filter::{MergedInputs, MergedPart};
 use crate::keyspace::KeyspaceState;
 use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
@@ -156,10 +156,12 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         guard,
         operator: keyspace.operator.clone(),
         tombstones: Fragmented::new(tombstones),
+        large: keyspace.options.load().least_separated(),
     };
     let expected = parts.iter().map(|part| part.entries).sum();
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
+    let reached = value_bytes(&parts);
     let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
@@ -171,6 +173,8 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         };
         spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, target), chosen);
         spec.values.most_copied = most_copied;
+        let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
+        spec.values.placement.expect(copied.min(most_copied));
     }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;
@@ -185,6 +189,18 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         nanos: 0,
         running: store.costs.running.begin(&store.files.env, out),
     })
+}
+
+/// Returns the estimated bytes in each value file that `parts` point to.
+fn value_bytes(parts: &[MergedPart]) -> BTreeMap<ValueFileId, f64> {
+    let mut bytes = BTreeMap::new();
+    for part in parts {
+        let share = part.entries as f64 / part.file.table_entries.max(1) as f64;
+        for used in part.file.values.iter() {
+            *bytes.entry(used.file.id()).or_insert(0.0) += used.bytes as f64 * share;
+        }
+    }
+    bytes
 }
 
 /// Cursors over the inputs of a piece, and their range tombstones.

@@ -192,6 +192,7 @@ impl Store {
         state.clear(log);
         self.refresh_pace(&control);
         drop(control);
+        self.lifetimes.forget(state.id);
         // Releases finished outputs of its compactions that waited for earlier installs.
         self.install_ready(&state);
         self.charge_trees();

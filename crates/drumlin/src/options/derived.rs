@@ -92,6 +92,11 @@ impl Options {
 }
 
 impl KeyspaceOptions {
+    /// Returns the length of the smallest values that are separated; the largest number if none are.
+    pub(crate) fn least_separated(&self) -> u64 {
+        if self.value_threshold == 0 { u64::MAX } else { self.value_threshold }
+    }
+
     /// Returns whether tables may have different filter bits per key.
     pub(crate) fn has_different_filters(&self) -> bool {
         self.filter_mode != FilterMode::Uniform && self.filter_bits != Some(0.0)

@@ -37,6 +37,7 @@ use crate::filter::FilterBudget;
 use crate::keyspace::KeyspaceState;
 use crate::options::{Durability, Options};
 use crate::stats::{Costs, DecayEpochs, LookupCounts, OperationCounts, SampledStore};
+use crate::value::Lifetimes;
 use crate::write::budget::DiskBudget;
 pub(crate) use crate::write::budget::left_to_compactions;
 use crate::write::{CommitLock, DurableLog, Publisher};
@@ -111,6 +112,8 @@ pub(crate) struct Store {
     pub(crate) lookup_epochs: DecayEpochs,
     /// Filter bits of all tables.
     pub(crate) filters: Arc<FilterBudget>,
+    /// Lifetimes of values in value files.
+    pub(crate) lifetimes: Arc<Lifetimes>,
     pub(crate) decisions: DecisionFiles,
     pub(crate) costs: Arc<Costs>,
     /// Identity of this open store, for the samplers of its clients.
@@ -160,6 +163,7 @@ impl Store {
         let memory = Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone());
         memory.hold_trees(|| tree_bytes(&keyspaces.load()));
         let filters = FilterBudget::new(keyspaces.clone(), parts.options.memory_budget);
+        let lifetimes = Arc::new(Lifetimes::new(parts.options.memory_budget));
         Store {
             background: Arc::new(Background::new(env.clone())),
             slots,
@@ -182,6 +186,7 @@ impl Store {
             lookups: LookupCounts::default(),
             lookup_epochs: DecayEpochs::default(),
             filters: Arc::new(filters),
+            lifetimes,
             decisions: parts.decisions,
             costs: Arc::default(),
             sampling: parts.sampling,
@@ -207,9 +212,9 @@ impl Store {
         self.keyspaces.load()
     }
 
-    /// Charges for the memory that trees take. To be called when trees were replaced.
+    /// Charges for the memory that trees and lifetimes of values take. To be called when trees were replaced.
     pub(crate) fn charge_trees(&self) {
-        self.memory.hold_trees(|| tree_bytes(&self.keyspaces()));
+        self.memory.hold_trees(|| tree_bytes(&self.keyspaces()) + self.lifetimes.bytes());
     }
 
     pub(crate) fn set_keyspaces(&self, keyspaces: Vec<Arc<KeyspaceState>>) {

@@ -10,9 +10,9 @@ use crate::compaction::scheduler::{PieceStart, SchedulerInputs};
 use crate::compaction::slots::SlotChange;
 use crate::filter::{JobFilters, MergedInputs, OutputTarget};
 use crate::keyspace::KeyspaceState;
-use crate::options::FilterMode;
+use crate::options::{Adaptation, FilterMode};
 use crate::table::TableOptions;
-use crate::value::ValueSpec;
+use crate::value::{Placement, ValueSpec};
 use drumlin_env::sync::Arc;
 use drumlin_types::contract::LimitView;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ impl Store {
             filters: JobFilters::begin(&self.filters, keyspace, inputs, destination),
             owner: Some(keyspace.owner()),
             values: ValueSpec {
-                threshold: Some(options.value_threshold).filter(|&least| least > 0),
+                threshold: Some(options.least_separated()).filter(|&least| least < u64::MAX),
                 keyspace: keyspace.id,
                 compression: options.compression,
                 created_seq: self.publisher.visible(),
@@ -68,6 +68,14 @@ impl Store {
                 inputs: BTreeMap::new(),
                 collected: BTreeSet::new(),
                 most_copied: 0,
+                placement: Placement {
+                    lifetimes: self.lifetimes.clone(),
+                    keyspace: keyspace.id,
+                    is_flush: false,
+                    is_frozen: options.adaptation == Adaptation::Frozen,
+                    now: self.publisher.visible(),
+                    classes: 1,
+                },
             },
         }
     }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)> {
     let mut loads: BTreeMap<ValueFileId, ValueFileSizes> = BTreeMap::new();
     let mut tables = BTreeSet::new();
+    let now = tree.files().map(|(_, _, file)| file.max_seq).max().unwrap_or(0);
     for (_, _, file) in tree.files().filter(|(_, _, file)| !file.values.is_empty()) {
         // References to parts of a table share its list.
         if !tables.insert(file.id()) {
@@ -17,6 +18,7 @@ pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)
         for used in file.values.iter() {
             let load = loads.entry(used.file.id()).or_default();
             load.total = used.file.record().total_bytes;
+            load.age = now.saturating_sub(used.file.record().created_seq);
             load.referenced += used.bytes;
         }
     }

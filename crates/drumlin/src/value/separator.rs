@@ -1,15 +1,20 @@
 //! Separates the large values of a flush or compaction from its tables.
 //!
-//! A put of at least the threshold goes to the open value file, and its entry becomes a pointer. Pointers of the inputs
-//! are kept, except those into *collected* value files: such a value is copied to the open value file, so that the old
+//! A put of at least the threshold goes to an open value file, and its entry becomes a pointer. Pointers of the inputs
+//! are kept, except those into *collected* value files: such a value is copied to an open value file, so that the old
 //! file loses its references. What one job copies is limited. Merge operands, values that expire and smaller values
 //! stay in the table.
+//!
+//! Each lifetime class has an open value file of its own ([`Placement`]). A new value is written when its entry comes.
+//! A pointer *waits* until the job has met all older versions of its key that it drops: they become part of the
+//! pointer's history, which decides about the class of a copy.
 //!
 //! A value file ends with the table that points to it, or earlier when it is full. So a new value file belongs to one
 //! table at first, and a table can have several.
 //!
 //! Until the outputs are installed, the files belong to the separator. Dropping it removes them.
 
+use super::lifetimes::Placement;
 use super::reader::ValueFiles;
 use super::writer::ValueWriter;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -20,6 +25,7 @@ use drumlin_format::compression::Compression;
 use drumlin_format::manifest::{ValueFileRecord, ValueFileState};
 use drumlin_format::table::ValueReference;
 use drumlin_format::value::{Place, ValueFileHeader, ValueFileSettings, ValuePointer};
+use drumlin_policy::lifetime::history::{Version, fold};
 use drumlin_types::history::History;
 use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +35,12 @@ const VALUE_FILE_BYTES: u64 = 64 << 20;
 
 /// Number of value files at which a table ends. The manifest allows more, but an edit lists them all.
 const MOST_REFERENCES: usize = 4096;
+
+/// File numbers at hand before an entry is added: a waiting pointer and the entry may begin a value file each.
+const NUMBERS: usize = 2;
+
+/// Smallest write buffer of a value file in bytes.
+const LEAST_WRITE_BYTES: usize = 64 << 10;
 
 /// Which values a job separates, and how.
 pub(crate) struct ValueSpec {
@@ -46,6 +58,27 @@ pub(crate) struct ValueSpec {
     pub(crate) collected: BTreeSet<ValueFileId>,
     /// Maximum number of bytes that are copied from them. The other values stay where they are.
     pub(crate) most_copied: u64,
+    /// Classes of the values.
+    pub(crate) placement: Placement,
+}
+
+/// A pointer that waits for the older versions of its key.
+pub(crate) struct Waiting {
+    pub(crate) key: Vec<u8>,
+    pub(crate) seq: Seq,
+    pointer: ValuePointer,
+    /// The encoded pointer of the input, unless the value is new.
+    encoded: Vec<u8>,
+    is_new: bool,
+    /// Whether the history differs from that of `encoded`.
+    is_changed: bool,
+}
+
+/// An older version that a job drops in favour of a newer one of the same key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Superseded {
+    pub(crate) seq: Seq,
+    pub(crate) history: Option<History>,
 }
 
 /// Writes the separated values of one job.
@@ -54,9 +87,10 @@ pub(crate) struct Separator {
     files: Arc<ValueFiles>,
     obsolete: Arc<Obsolete>,
     spec: ValueSpec,
-    open: Option<ValueWriter>,
-    /// Number of the next value file.
-    next: Option<ValueFileId>,
+    /// The open value file of each class.
+    open: Vec<Option<ValueWriter>>,
+    /// Numbers of the next value files.
+    next: Vec<ValueFileId>,
     /// Entries and bytes of the open table in each value file.
     uses: BTreeMap<ValueFileId, (u64, u64)>,
     /// Finished value files.
@@ -75,13 +109,14 @@ impl Separator {
         obsolete: Arc<Obsolete>,
         spec: ValueSpec,
     ) -> Separator {
+        let classes = spec.placement.classes.max(1);
         Separator {
             env,
             files,
             obsolete,
             spec,
-            open: None,
-            next: None,
+            open: (0..classes).map(|_| None).collect(),
+            next: Vec::new(),
             uses: BTreeMap::new(),
             done: BTreeMap::new(),
             pointer: Vec::new(),
@@ -91,95 +126,129 @@ impl Separator {
         }
     }
 
-    /// Returns whether the next entry may begin a value file that has no number yet.
+    /// Returns whether the next entry may begin value files that have no number yet.
     #[inline]
     pub(crate) fn needs_number(&self) -> bool {
-        (self.spec.threshold.is_some() || !self.spec.collected.is_empty()) && self.next.is_none()
+        (self.spec.threshold.is_some() || !self.spec.collected.is_empty()) && self.next.len() < NUMBERS
     }
 
-    /// Sets the number of the next value file.
+    /// Adds the number of a value file to come.
     pub(crate) fn give_number(&mut self, id: ValueFileId) {
-        debug_assert!(self.next.is_none(), "a file number would be lost");
-        self.next = Some(id);
+        debug_assert!(self.next.len() < NUMBERS, "a file number would be lost");
+        self.next.push(id);
     }
 
-    /// Returns the kind and value that the table holds for this entry.
+    /// Returns the waiting pointer if the table holds one for this entry, and writes the value of a new one.
     #[inline]
-    pub(crate) fn separate<'a>(
-        &'a mut self,
+    pub(crate) fn separate(
+        &mut self,
         key: &[u8],
         seq: Seq,
         kind: Kind,
-        value: &'a [u8],
-    ) -> Result<(Kind, &'a [u8])> {
+        value: &[u8],
+    ) -> Result<Option<Waiting>> {
         match kind {
             Kind::Put if self.spec.threshold.is_some_and(|least| value.len() as u64 >= least) => {
-                self.write(key, seq, value)?;
-                Ok((Kind::PutPointer, &self.pointer))
+                let class = self.spec.placement.of_new(key, seq, value.len() as u64);
+                let place = self.file(class)?.add(key, seq, value)?;
+                self.written += place.record.record_len();
+                let pointer = ValuePointer { place: Some(place), history: None };
+                Ok(Some(Waiting {
+                    key: key.to_vec(),
+                    seq,
+                    pointer,
+                    encoded: Vec::new(),
+                    is_new: true,
+                    is_changed: false,
+                }))
             }
             Kind::PutPointer => {
-                let is_copied = self.copy_or_count(key, seq, value)?;
-                Ok((kind, if is_copied { &self.pointer } else { value }))
+                let pointer = ValuePointer::decode(value).map_err(|damage| damaged(damage.what))?;
+                Ok(Some(Waiting {
+                    key: key.to_vec(),
+                    seq,
+                    pointer,
+                    encoded: value.to_vec(),
+                    is_new: false,
+                    is_changed: false,
+                }))
             }
-            _ => Ok((kind, value)),
+            Kind::Delete if self.spec.threshold.is_some() => {
+                self.spec.placement.deleted(key);
+                Ok(None)
+            }
+            _ => Ok(None),
         }
     }
 
-    /// Writes `value` to the open value file, and the pointer to it to `pointer`.
-    fn write(&mut self, key: &[u8], seq: Seq, value: &[u8]) -> Result<()> {
-        let place = self.file()?.add(key, seq, value)?;
-        self.point_to(place, None);
-        Ok(())
-    }
-
-    /// Returns the value file to write to.
-    fn file(&mut self) -> Result<&mut ValueWriter> {
-        if self.open.as_ref().is_some_and(|open| open.size() >= VALUE_FILE_BYTES) {
-            self.end_file()?;
+    /// Adds versions that the job dropped to the history of a waiting pointer.
+    pub(crate) fn supersede(&self, waiting: &mut Waiting, older: &[Superseded]) {
+        for version in older.iter().filter(|version| version.seq < waiting.seq) {
+            let newer = Version { seq: waiting.seq, history: waiting.pointer.history.as_ref() };
+            let older = Version { seq: version.seq, history: version.history.as_ref() };
+            waiting.pointer.history = Some(fold(newer, older));
+            waiting.is_changed = true;
+            self.spec.placement.superseded(&waiting.key, waiting.seq, version.seq);
         }
-        if self.open.is_none() {
-            self.open = Some(self.begin_file()?);
-        }
-        Ok(self.open.as_mut().expect("just opened"))
     }
 
-    /// Encodes a pointer to `place` into `pointer`, and counts it.
-    fn point_to(&mut self, place: Place, history: Option<History>) {
-        self.pointer.clear();
-        ValuePointer { place: Some(place), history }.encode_into(&mut self.pointer);
-        self.written += place.record.record_len();
-        self.count(place.file, place.record.record_len());
-    }
-
-    /// Copies the value of an input's pointer to the open value file if its file is collected; returns whether it did,
-    /// and then `pointer` is the new one. Otherwise the old pointer is kept and counted.
+    /// Returns the encoded pointer of a version that no longer waits. Copies the value of an input's pointer if its
+    /// file is collected.
     ///
-    /// A value that cannot be read is no reason to fail: the compaction only has to copy its pointer. Then the rest of
+    /// A value that cannot be read is no reason to fail: the compaction only has to keep its pointer. Then the rest of
     /// that file is not collected.
-    fn copy_or_count(&mut self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<bool> {
-        let damaged = |what: &str| Error::new(ErrorKind::Corruption, what);
-        let pointer = ValuePointer::decode(pointer).map_err(|damage| damaged(damage.what))?;
-        let Some(place) = pointer.place else { return Ok(false) };
+    pub(crate) fn settle(&mut self, waiting: &Waiting) -> Result<&[u8]> {
+        let Waiting { key, seq, pointer, .. } = waiting;
+        let mut pointer = *pointer;
+        let copy = if waiting.is_new { None } else { self.copy(key, *seq, &pointer)? };
+        let is_kept = !waiting.is_new && !waiting.is_changed && copy.is_none();
+        pointer.place = copy.or(pointer.place);
+        self.pointer.clear();
+        match is_kept {
+            true => self.pointer.extend_from_slice(&waiting.encoded),
+            false => pointer.encode_into(&mut self.pointer),
+        }
+        if let Some(place) = pointer.place {
+            self.count(place.file, place.record.record_len());
+        }
+        Ok(&self.pointer)
+    }
+
+    /// Copies the value of an input's pointer to the open file of its class if its file is collected. Returns the new
+    /// place.
+    fn copy(&mut self, key: &[u8], seq: Seq, pointer: &ValuePointer) -> Result<Option<Place>> {
+        let Some(place) = pointer.place else { return Ok(None) };
         if !self.spec.inputs.contains_key(&place.file) {
             let id = place.file;
             return Err(damaged(&format!(
                 "an entry points to value file {id}, which its table does not list"
             )));
         }
-        let is_within = self.copied + place.record.record_len() <= self.spec.most_copied;
-        if self.spec.collected.contains(&place.file) && is_within {
-            match self.files.read_record(&place, key, seq) {
-                Ok(value) => {
-                    let copy = self.file()?.copy(key, seq, &value)?;
-                    self.point_to(copy, pointer.history);
-                    self.copied += copy.record.record_len();
-                    return Ok(true);
-                }
-                Err(_) => drop(self.spec.collected.remove(&place.file)),
-            }
+        let len = place.record.record_len();
+        if !self.spec.collected.contains(&place.file) || self.copied + len > self.spec.most_copied {
+            return Ok(None);
         }
-        self.count(place.file, place.record.record_len());
-        Ok(false)
+        let Ok(value) = self.files.read_record(&place, key, seq) else {
+            self.spec.collected.remove(&place.file);
+            return Ok(None);
+        };
+        let class = self.spec.placement.of_copy(Version { seq, history: pointer.history.as_ref() }, len);
+        let copy = self.file(class)?.copy(key, seq, &value)?;
+        self.written += copy.record.record_len();
+        self.copied += copy.record.record_len();
+        Ok(Some(copy))
+    }
+
+    /// Returns the value file of `class` to write to.
+    fn file(&mut self, class: usize) -> Result<&mut ValueWriter> {
+        let class = class.min(self.open.len() - 1);
+        if self.open[class].as_ref().is_some_and(|open| open.size() >= VALUE_FILE_BYTES) {
+            self.end_file(class)?;
+        }
+        if self.open[class].is_none() {
+            self.open[class] = Some(self.begin_file(class)?);
+        }
+        Ok(self.open[class].as_mut().expect("just opened"))
     }
 
     /// Returns whether the open table points to as many value files as a table should.
@@ -193,9 +262,9 @@ impl Separator {
         *all += bytes;
     }
 
-    /// Ends the open value file with its table. Returns the value files that the table points to.
+    /// Ends the open value files with their table. Returns the value files that the table points to.
     pub(crate) fn end_table(&mut self) -> Result<Vec<ValueFileUse>> {
-        self.end_file()?;
+        (0..self.open.len()).try_for_each(|class| self.end_file(class))?;
         let uses = std::mem::take(&mut self.uses).into_iter();
         let used = uses.map(|(id, (entries, bytes))| {
             let file = self.done.get(&id).or_else(|| self.spec.inputs.get(&id)).cloned();
@@ -212,7 +281,7 @@ impl Separator {
 
     /// Returns the approximate number of bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes_finished() + self.open.as_ref().map_or(0, ValueWriter::size)
+        self.bytes_finished() + self.open.iter().flatten().map(ValueWriter::size).sum::<u64>()
     }
 
     /// Returns the bytes of records written so far, and those of them that were copied from collected files.
@@ -225,17 +294,18 @@ impl Separator {
         self.installed = true;
     }
 
-    fn begin_file(&mut self) -> Result<ValueWriter> {
+    fn begin_file(&mut self, class: usize) -> Result<ValueWriter> {
         let missing = || Error::new(ErrorKind::Bug, "a value file was started without a file number");
-        let file = self.next.take().ok_or_else(missing)?;
+        let file = self.next.pop().ok_or_else(missing)?;
         let ValueSpec { keyspace, compression, created_seq, write_bytes, .. } = self.spec;
-        let header = ValueFileHeader { file, created_seq, keyspace, class: 0 };
+        let header = ValueFileHeader { file, created_seq, keyspace, class: class as u8 };
         let settings = ValueFileSettings { header, compression };
+        let write_bytes = (write_bytes / self.open.len()).max(LEAST_WRITE_BYTES).min(write_bytes);
         ValueWriter::create(&self.env, &self.files.path(file), settings, write_bytes)
     }
 
-    fn end_file(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
+    fn end_file(&mut self, class: usize) -> Result<()> {
+        let Some(mut open) = self.open[class].take() else { return Ok(()) };
         let id = open.id();
         let summary = open.finish()?;
         let properties = summary.properties;
@@ -243,7 +313,7 @@ impl Separator {
             keyspace: self.spec.keyspace,
             file: id,
             state: ValueFileState::Live,
-            class: 0,
+            class: class as u8,
             file_len: summary.file_len,
             entries: properties.records,
             total_bytes: properties.record_bytes,
@@ -258,6 +328,10 @@ impl Separator {
         self.done.insert(id, ValueFileHandle::new(record, self.obsolete.clone()));
         Ok(())
     }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Corruption, what)
 }
 
 /// Returns the list of value files for the properties of a table.

@@ -154,6 +154,7 @@ impl Model {
             guard: DropGuard::new(&outside, &everywhere()),
             operator: Some(self.operator.clone()),
             tombstones: Fragmented::new(taken),
+            large: u64::MAX,
         };
         let mut cursor = Arc::new(input).cursor();
         cursor.seek_first().expect("a memtable");
