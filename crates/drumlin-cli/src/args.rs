@@ -2,7 +2,7 @@
 
 mod sim;
 
-pub(crate) use sim::{GrowthArgs, PipelineArgs, SimArgs, SimKind};
+pub(crate) use sim::{GrowthArgs, PipelineArgs, SimArgs, SimKind, ValuesArgs};
 
 use crate::escape::{BadEscape, Bytes, unescape};
 use crate::input::columns::Named;

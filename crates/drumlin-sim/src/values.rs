@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_policy::lifetime::history::{Version, fold};
-use drumlin_policy::lifetime::{CLASSES, Placer, Sketch};
+use drumlin_policy::lifetime::{CLASSES, KeyOf, Learned, Placer, Sketch};
 use drumlin_policy::value::{ValueFileSizes, to_collect};
 use drumlin_types::history::History;
 
@@ -25,6 +25,8 @@ pub enum Collector {
     Lifetimes {
         /// Keys that the sketch of recent writes has room for.
         sketched: usize,
+        /// Keys that are watched at most to train trees; 0 for the rule alone.
+        watched: usize,
     },
 }
 
@@ -127,7 +129,10 @@ impl ValueWorld {
     /// Creates an empty store.
     #[must_use]
     pub fn new(setup: ValueSetup) -> ValueWorld {
-        let sketched = if let Collector::Lifetimes { sketched } = setup.collector { sketched } else { 0 };
+        let (sketched, watched) = match setup.collector {
+            Collector::Lifetimes { sketched, watched } => (sketched, watched),
+            _ => (0, 0),
+        };
         ValueWorld {
             setup,
             seq: 0,
@@ -137,9 +142,15 @@ impl ValueWorld {
             files: BTreeMap::new(),
             next_file: 0,
             sketch: Sketch::new(sketched * 16),
-            placer: Placer::default(),
+            placer: Placer::new(watched),
             report: ValueReport::default(),
         }
+    }
+
+    /// Returns what was learned so far.
+    #[must_use]
+    pub fn learned(&self) -> Learned {
+        self.placer.learner.learned()
     }
 
     /// Returns what was counted so far.
@@ -172,47 +183,56 @@ impl ValueWorld {
         self.memtable_bytes = 0;
         let mut open = Open::new(classes);
         let typical = self.placer.typical(self.seq);
+        self.placer.learner.expire(self.seq);
         for (key, versions) in memtable {
-            let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let hash = hash ^ (hash >> 29);
-            let old = self.live.remove(&key);
-            let mut past = old.as_ref().map(|old| (old.seq, old.history));
-            if let Some(old) = old {
-                self.garbage(&old);
-            }
-            let mut expected = f64::INFINITY;
-            for (seq, bytes) in &versions {
-                if let Some((before, _)) = past {
-                    self.placer.completed(seq - before);
-                }
-                if bytes.is_none() {
-                    self.sketch.forget(hash);
-                    past = None;
-                    continue;
-                }
-                expected = self.placer.at_flush(*seq, self.sketch.write(hash, *seq), typical);
-                let history = past.map(|(before, history)| {
-                    fold(
-                        Version { seq: *seq, history: None },
-                        Version { seq: before, history: history.as_ref() },
-                    )
-                });
-                past = Some((*seq, history));
-            }
-            let (Some((seq, Some(bytes))), Some((_, history))) = (versions.last().copied(), past) else {
-                continue;
-            };
-            self.placer.predicted(expected, bytes);
-            let class = self.placer.class(expected, classes);
-            let file = self.add(&mut open, class, key, seq, bytes);
-            self.report.flushed += bytes;
-            self.live.insert(key, Live { seq, bytes, file, history });
+            self.flush_key(key, &versions, typical, &mut open);
+        }
+        if let Some(mut training) = self.placer.learner.begin_training() {
+            let trees = core::iter::repeat_with(|| training.step()).flatten().next();
+            trees.into_iter().for_each(|trees| self.placer.learner.trained(trees));
         }
         self.collect();
         let space = self.space();
         self.report.flushes += 1;
         self.report.space_sum += space;
         self.report.peak_space = self.report.peak_space.max(space);
+    }
+
+    /// Writes the newest of the versions of a key in the memtable.
+    fn flush_key(&mut self, key: u32, versions: &[(u64, Option<u64>)], typical: f64, open: &mut Open) {
+        let hash = hash(key);
+        let old = self.live.remove(&key);
+        let mut past = old.as_ref().map(|old| (old.seq, old.history));
+        if let Some(old) = old {
+            self.garbage(&old);
+        }
+        if let Some((first, _)) = versions.first() {
+            self.placer.learner.written(hash, *first);
+        }
+        let mut before = None;
+        for (seq, bytes) in versions {
+            if let Some((older, _)) = past {
+                self.placer.completed(seq - older);
+            }
+            if bytes.is_none() {
+                self.sketch.forget(hash);
+                past = None;
+                continue;
+            }
+            before = self.sketch.write(hash, *seq);
+            let newer = Version { seq: *seq, history: None };
+            let history =
+                past.map(|(older, history)| fold(newer, Version { seq: older, history: history.as_ref() }));
+            past = Some((*seq, history));
+        }
+        let (Some((seq, Some(bytes))), Some((_, history))) = (versions.last().copied(), past) else { return };
+        let expected = self.placer.at_flush(KeyOf { hash, bytes }, seq, before, typical);
+        self.placer.predicted(&expected, bytes);
+        self.placer.learner.placed(hash, seq, &expected, typical);
+        let class = self.placer.class(&expected, open.files.len());
+        let file = self.add(open, class, key, seq, bytes);
+        self.report.flushed += bytes;
+        self.live.insert(key, Live { seq, bytes, file, history });
     }
 
     /// Writes a record to the open file of a class.
@@ -274,20 +294,28 @@ impl ValueWorld {
         let classes = self.classes(bytes);
         let mut open = Open::new(classes);
         let typical = self.placer.typical(self.seq);
+        let now = self.seq;
         let mut keys: Vec<(u32, u64)> = removed.into_iter().flat_map(|file| file.keys).collect();
         keys.sort_unstable();
         for (key, seq) in keys {
             let Some(live) = self.live.get(&key).filter(|live| live.seq == seq).cloned() else { continue };
             let version = Version { seq, history: live.history.as_ref() };
-            let expected = self.placer.at_copy(version, self.seq, typical);
-            self.placer.predicted(expected, live.bytes);
-            let class = self.placer.class(expected, classes);
+            let of = KeyOf { hash: hash(key), bytes: live.bytes };
+            let expected = self.placer.at_copy(of, version, now, typical);
+            self.placer.predicted(&expected, live.bytes);
+            self.placer.learner.placed(of.hash, now, &expected, typical);
+            let class = self.placer.class(&expected, classes);
             let file = self.add(&mut open, class, key, seq, live.bytes);
             self.report.copied += live.bytes;
             self.live.insert(key, Live { file, ..live });
         }
         self.report.collected += victims.len() as u64;
     }
+}
+
+fn hash(key: u32) -> u64 {
+    let mixed = (u64::from(key) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// The open files of a flush or collection, by class.

@@ -83,7 +83,7 @@ fn lifetimes_save_copies_where_some_keys_are_written_more_often() {
         assert!(report.mean_space() <= 1.25, "{report:?}");
         report.copies()
     };
-    let lifetimes = Collector::Lifetimes { sketched: keys / 4 };
+    let lifetimes = Collector::Lifetimes { sketched: keys / 4, watched: 0 };
     let skewed = [Collector::Greedy, Collector::OneClass, lifetimes].map(|collector| run(0.9, collector));
     assert!(skewed[2] <= 0.7 * skewed[0], "zipf 0.9: {skewed:?}");
     assert!(skewed[1] <= 0.92 * skewed[0], "the score alone: {skewed:?}");
@@ -95,7 +95,9 @@ fn lifetimes_save_copies_where_some_keys_are_written_more_often() {
 #[test]
 fn copies_stay_within_the_bound() {
     for target in [1.1, 1.5, 3.0] {
-        for collector in [Collector::Greedy, Collector::OneClass, Collector::Lifetimes { sketched: 500 }] {
+        for collector in
+            [Collector::Greedy, Collector::OneClass, Collector::Lifetimes { sketched: 500, watched: 500 }]
+        {
             let report = zipf(4000, 0.7, target, collector);
             let bound = 1.0 / (target - 1.0);
             assert!(report.copies() <= bound, "{collector:?} at {target}: {} > {bound}", report.copies());

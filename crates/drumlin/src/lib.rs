@@ -150,11 +150,12 @@ pub use ops::iter::Iter;
 #[cfg(feature = "testing")]
 pub use ops::probed::ProbedTable;
 pub use ops::range_cursor::RangeCursor;
-pub use ops::shape::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape};
+pub use ops::shape::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape, ValueFileShape};
 pub use ops::verify::{Finding, VerifyReport};
 pub use options::{
     Adaptation, Compression, Durability, FilterMode, KeyspaceOptions, KeyspaceSettings, OptionDef, Options,
-    Pipeline, Scope as OptionScope, Shape as OptionShape, TableReads, options_help, options_markdown,
+    Pipeline, Scope as OptionScope, Shape as OptionShape, TableReads, ValuePolicy, options_help,
+    options_markdown,
 };
 #[cfg(feature = "testing")]
 pub use repair::repair_in;

@@ -76,6 +76,60 @@ pub(crate) enum SimKind {
     /// Reproduces figure 10a of the Vertiorizon paper.
     #[command(after_help = "Example: drumlin sim growth --units 1000 --html page.html")]
     Growth(GrowthArgs),
+    /// Simulate value files: what garbage collection copies, by collector and load (DumpKV)
+    ///
+    /// Columns of the table: copies = bytes copied per flushed byte; space = mean bytes of value files per live byte;
+    /// peak = the largest; rule and trees = mean error of the two predictors of lifetimes, in doublings. All but the
+    /// target and the predictions come from the last three quarters of the load.
+    ///
+    /// Collectors: `garbage ratio` takes the file with most garbage (as TerarkDB and Titan do); `score` prefers old
+    /// files, as the store does; `lifetimes` writes values with similar lifetimes to the same files, by the rule alone
+    /// or also by trained trees. Versions become garbage when a flush supersedes them; a store finds garbage later.
+    #[command(after_help = "Example: drumlin sim values --load zipf:0.9 --target 1.25,1.5")]
+    Values(ValuesArgs),
+}
+
+/// Arguments of the value files.
+#[derive(Args, Debug)]
+pub(crate) struct ValuesArgs {
+    /// Loads: zipf:THETA, or mixed (queues, counters, sessions and archives)
+    #[arg(
+        long = "load",
+        value_delimiter = ',',
+        value_name = "LOAD,..",
+        default_value = "zipf:0.2,zipf:0.9,mixed"
+    )]
+    pub(crate) loads: Vec<String>,
+
+    /// Also the writes of this trace; repeatable. CSV with the columns op, key (or lba) and size (or bytes); - is stdin
+    #[arg(long = "trace", value_name = "FILE")]
+    pub(crate) traces: Vec<PathBuf>,
+
+    /// Space targets: bytes of value files per live byte
+    #[arg(long = "target", value_delimiter = ',', value_name = "RATIO,..", default_value = "1.25,1.5")]
+    pub(crate) targets: Vec<f64>,
+
+    /// Number of keys of the zipf loads; the mixed load makes 20 operations for each
+    #[arg(long, default_value_t = 200_000, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
+    pub(crate) keys: u64,
+
+    /// Updates per key of the zipf loads
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) updates: u64,
+
+    /// Size of a memtable and of a value file in KiB
+    #[arg(long, default_value_t = 16_384, value_name = "KIB",
+          value_parser = clap::value_parser!(u64).range(64..=1_048_576))]
+    pub(crate) memtable: u64,
+
+    /// Seed of the loads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of the growth schemes.

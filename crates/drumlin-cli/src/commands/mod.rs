@@ -12,6 +12,7 @@ mod pipeline_page;
 mod replay;
 mod report;
 mod sim;
+mod value_files;
 
 use crate::args::{Cli, Command, StoreArgs};
 use crate::failure::{Failure, Outcome, Result, Verdict};

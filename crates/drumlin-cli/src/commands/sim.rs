@@ -4,7 +4,7 @@
 //! percentile of write waits, and how well ARCE predicted operation cost and compaction time. The results depend only
 //! on the arguments.
 
-use super::{growth, pipeline};
+use super::{growth, pipeline, value_files};
 use crate::args::{SimArgs, SimKind};
 use crate::failure::{Failure, Outcome, Result, Verdict};
 use crate::output::Output;
@@ -35,6 +35,7 @@ pub(super) fn sim(args: &SimArgs, out: &mut Output<'_>) -> Outcome {
     match &args.kind {
         Some(SimKind::Pipeline(args)) => return pipeline::pipeline(args, out),
         Some(SimKind::Growth(args)) => return growth::growth(args, out),
+        Some(SimKind::Values(args)) => return value_files::values(args, out),
         None => {}
     }
     let known = PLANS.iter().find(|(name, ..)| *name == args.plan);

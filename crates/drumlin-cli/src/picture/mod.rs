@@ -19,13 +19,17 @@
 //! The line of a file shows its name, its size and counts, the bits per key of its filter with the share of absent keys
 //! that it lets pass, the recent lookups that found a version in the file and those that did not (`vain`), its state,
 //! and at the end the range of its sequence numbers and its key bounds, of which the end is excluded.
+//!
+//! Below the tree are the value files, if there are any: all of them, each lifetime class, and what was learned about
+//! lifetimes.
 
 mod axis;
 
 use crate::escape::escape;
 use crate::figures::{counted, size};
-use crate::store::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape};
+use crate::store::{FileRole, FileShape, KeyspaceShape, LevelShape, RunShape, ValueFileShape};
 use axis::{Axis, files};
+use std::collections::BTreeSet;
 
 /// Columns of the bar.
 const BAR_COLUMNS: usize = 36;
@@ -110,6 +114,7 @@ pub(crate) fn draw(shape: &KeyspaceShape, style: Style) -> String {
         }
     }
     lines.extend(span_line(shape));
+    lines.extend(value_lines(shape));
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
@@ -204,6 +209,34 @@ impl Drawing {
         }
         format!("\x1b[{}m{text}\x1b[0m", COLOURS[usize::from(level) % COLOURS.len()])
     }
+}
+
+/// Returns a line for each class of value files, and one for all of them.
+fn value_lines(shape: &KeyspaceShape) -> Vec<String> {
+    let line = |title: &str, files: &[&ValueFileShape]| {
+        let sum = |part: fn(&ValueFileShape) -> u64| files.iter().map(|file| part(file)).sum::<u64>();
+        let (bytes, referenced) = (sum(|file| file.bytes), sum(|file| file.referenced_bytes));
+        let garbage = 100.0 * bytes.saturating_sub(referenced) as f64 / bytes.max(1) as f64;
+        format!(
+            "{title:<10}{}, {}, {}, {garbage:.0} % known garbage",
+            counted(files.len() as u64, "file"),
+            size(bytes),
+            counted(sum(|file| file.entries), "record"),
+        )
+    };
+    let all: Vec<&ValueFileShape> = shape.value_files.iter().collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![line("values", &all)];
+    let classes: BTreeSet<u8> = all.iter().map(|file| file.class).collect();
+    for class in classes.iter().filter(|_| classes.len() > 1) {
+        let of_class: Vec<&ValueFileShape> =
+            all.iter().filter(|file| file.class == *class).copied().collect();
+        lines.push(line(&format!("  class {class}"), &of_class));
+    }
+    lines.extend(shape.value_lifetimes.iter().map(|learned| format!("  lifetimes: {learned}")));
+    lines
 }
 
 /// Returns the line about memtables, if there is data in memory.

@@ -13,7 +13,7 @@ mod reports;
 pub(crate) use bounds::Bounds;
 pub(crate) use drumlin::{
     DecisionRecord, FileRole, FileShape, KeyspaceShape, LevelShape, RepairReport, RepairedFile,
-    RepairedKeyspace, ReplayReport, RunShape, VerifyReport,
+    RepairedKeyspace, ReplayReport, RunShape, ValueFileShape, VerifyReport,
 };
 pub(crate) use durability::Durability;
 pub(crate) use reports::OptionRow;

@@ -247,6 +247,32 @@ fn the_pipeline_is_simulated_into_a_table_a_page_and_json() {
 }
 
 #[test]
+fn collectors_of_value_files_are_compared() {
+    let bench = Bench::new();
+    bench.file("trace.csv", b"ts,op,key,size\n1,P,a,70000\n2,G,a,0\n3,P,b,70000\n4,D,a,0\n5,P,b,70000\n");
+    let small = "sim values --keys 2000 --memtable 256 --target 1.5";
+    let table = bench.ends(0, &format!("{small} --load zipf:0.9 --trace trace.csv"));
+    assert_eq!(table.lines().count(), 9, "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.ends(0, &format!("{small} --load zipf:0.9,mixed --json"))).expect("JSON");
+    let rows = json.as_array().expect("rows");
+    let copies = |load: &str, collector: &str| {
+        let row = rows.iter().find(|row| row["load"] == load && row["collector"] == collector);
+        row.and_then(|row| row["copies"].as_f64()).expect("a row")
+    };
+    assert!(copies("zipf:0.9", "lifetimes, rule") < copies("zipf:0.9", "garbage ratio"), "{rows:?}");
+    for row in rows {
+        assert!(
+            row["copies"].as_f64().expect("a number") <= 2.0
+                && row["mean_space"].as_f64().expect("a number") <= 1.6
+        );
+    }
+    assert!(bench.ends(2, "sim values --load zipf:7").is_empty());
+    bench.ends(2, "sim values --target 1.0");
+    bench.ends(1, "sim values --trace none.csv");
+}
+
+#[test]
 fn growth_schemes_are_computed_into_a_table_a_page_and_json() {
     let bench = Bench::new();
     let table = bench.ends(0, "sim growth --units 100 --html page.html");

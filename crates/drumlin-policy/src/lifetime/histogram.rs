@@ -1,7 +1,6 @@
 //! A histogram of lifetimes in logarithmic buckets, four for each doubling. Old samples fade: all counts are halved
 //! when their sum reaches [`MOST_WEIGHT`].
 
-use crate::real::{floor, ln};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -10,15 +9,23 @@ pub const BUCKETS: usize = 256;
 /// Sum of the weights at which all are halved.
 pub const MOST_WEIGHT: u64 = 131_072;
 
+/// Returns four times the binary logarithm of `x`, rounded down; 0 up to 1.
+#[must_use]
+pub(super) fn quarter_steps(x: f64) -> usize {
+    if x.is_nan() || x <= 1.0 {
+        return 0;
+    }
+    // The exponent, and the quarter in which the mantissa lies: 2^(1/4), 2^(1/2) and 2^(3/4) bound them.
+    const QUARTERS: [f64; 3] = [1.189_207_115_002_721, core::f64::consts::SQRT_2, 1.681_792_830_507_429];
+    let exponent = (x.to_bits() >> 52) as usize - 1023;
+    let mantissa = f64::from_bits((x.to_bits() & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
+    4 * exponent + QUARTERS.iter().filter(|edge| mantissa >= **edge).count()
+}
+
 /// Returns the bucket of `lifetime`: four times its binary logarithm, rounded down.
 #[must_use]
 pub fn bucket(lifetime: f64) -> usize {
-    if lifetime <= 1.0 {
-        return 0;
-    }
-    // A sum guards powers of two, whose logarithm may come out a little too small.
-    let quarter = floor(4.0 * ln(lifetime) / core::f64::consts::LN_2 + 1e-9);
-    (quarter as usize).min(BUCKETS - 1)
+    quarter_steps(lifetime).min(BUCKETS - 1)
 }
 
 /// Returns the upper edge of `bucket`.

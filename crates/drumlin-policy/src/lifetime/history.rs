@@ -15,6 +15,9 @@ use crate::real::decay;
 use drumlin_types::Seq;
 use drumlin_types::history::{History, KEPT_GAPS, WINDOWS};
 
+/// Largest number of past writes that is counted: what the encoded history holds.
+const MOST_WRITES: u64 = u32::MAX as u64;
+
 /// Returns the window W_i in sequence numbers.
 #[must_use]
 pub fn window(index: usize) -> f64 {
@@ -72,7 +75,7 @@ pub fn fold(newer: Version<'_>, older: Version<'_>) -> History {
     past.extend(older);
     past.push(older.seq);
     let writes = |version: Version<'_>| version.history.map_or(0, |history| history.writes);
-    let all = writes(newer).saturating_add(writes(older)).saturating_add(1);
+    let all = writes(newer).saturating_add(writes(older)).saturating_add(1).min(MOST_WRITES);
     let mut folded = History { writes: all, ..History::default() };
     let kept = past.len.min(KEPT_GAPS);
     let mut before = newer.seq;
@@ -89,15 +92,14 @@ pub fn fold(newer: Version<'_>, older: Version<'_>) -> History {
         [newer, older].into_iter().filter(|version| version.history.is_some_and(History::has_remainder));
     let first = ends.clone().map(|version| oldest(version).1).chain(rest.iter().copied()).min();
     folded.oldest = before.saturating_sub(first.unwrap_or(before)).max(1);
-    for (index, remainder) in folded.remainders.iter_mut().enumerate() {
-        let since = |seq: Seq| decay(before.saturating_sub(seq) as f64, window(index));
-        let mut sum: f64 = rest.iter().map(|place| since(*place)).sum();
-        for version in ends.clone() {
-            let of_version = version.history.map_or(0.0, |history| half(history.remainders[index]));
-            sum += of_version * since(oldest(version).0);
-        }
-        *remainder = to_half(sum);
-    }
+    let mut sums = [0.0; WINDOWS];
+    let mut add = |seq: Seq, counts: [f64; WINDOWS]| {
+        let left = decays(before.saturating_sub(seq));
+        (0..WINDOWS).for_each(|index| sums[index] += counts[index] * left[index]);
+    };
+    rest.iter().for_each(|place| add(*place, [1.0; WINDOWS]));
+    ends.for_each(|version| add(oldest(version).0, remainders(version)));
+    folded.remainders = sums.map(to_half);
     folded
 }
 
@@ -107,12 +109,34 @@ pub fn decayed_writes(version: Version<'_>, now: Seq) -> [f64; WINDOWS] {
     let mut past = Past::default();
     past.extend(version);
     past.push(version.seq);
-    let kept = oldest(version).0;
-    core::array::from_fn(|index| {
-        let since = |seq: Seq| decay(now.saturating_sub(seq) as f64, window(index));
-        let older = version.history.map_or(0.0, |history| half(history.remainders[index]));
-        past.places[..past.len].iter().map(|place| since(*place)).sum::<f64>() + older * since(kept)
-    })
+    let mut sums = [0.0; WINDOWS];
+    let mut add = |seq: Seq, counts: [f64; WINDOWS]| {
+        let left = decays(now.saturating_sub(seq));
+        (0..WINDOWS).for_each(|index| sums[index] += counts[index] * left[index]);
+    };
+    past.places[..past.len].iter().for_each(|place| add(*place, [1.0; WINDOWS]));
+    if version.history.is_some_and(History::has_remainder) {
+        add(oldest(version).0, remainders(version));
+    }
+    sums
+}
+
+/// Returns the decayed sums of the writes without a gap.
+fn remainders(version: Version<'_>) -> [f64; WINDOWS] {
+    version.history.map_or([0.0; WINDOWS], |history| history.remainders.map(half))
+}
+
+/// Returns what is left of a write after `elapsed`, per window. Each window is four times as long as the one before, so
+/// the fourth power of one decay is the next shorter window's.
+fn decays(elapsed: u64) -> [f64; WINDOWS] {
+    let mut left = [0.0; WINDOWS];
+    let mut power = decay(elapsed as f64, window(WINDOWS - 1));
+    for decayed in left.iter_mut().rev() {
+        *decayed = power;
+        power *= power;
+        power *= power;
+    }
+    left
 }
 
 /// Returns the value of a half-precision number that is finite and not negative.

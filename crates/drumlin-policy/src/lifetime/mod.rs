@@ -9,15 +9,23 @@
 //! - [`history`]: the past writes of one key, which its pointers carry through compactions.
 //! - [`histogram`]: logarithmic histograms of lifetimes.
 //! - [`predict`]: the predicted lifetime, and the class.
+//! - [`features`], [`trees`]: what trained trees see, and how they are trained. [`learner`]: where their rows and
+//!   labels
+//!   come from, and whether they place values.
 //!
 //! After DumpKV (Zhuang, Zeng and Chen, PVLDB 18(4), 2024). DumpKV writes flushed values to one class, and has two for
 //! values that it copies.
 
+pub mod features;
 pub mod histogram;
 pub mod history;
+pub mod learner;
 pub mod predict;
 pub mod sketch;
+pub mod trees;
 
 pub use histogram::Histogram;
-pub use predict::{CLASSES, Placer, expected_lifetime};
+pub use learner::{Expected, Learned, Learner, Predictor};
+pub use predict::{CLASSES, KeyOf, Placer, expected_lifetime};
 pub use sketch::{Seen, Sketch};
+pub use trees::{Training, Trees};

@@ -10,12 +10,18 @@
 //! percentile of completed lifetimes. It is the posterior mean of an exponential distribution. A flushed key of which
 //! nothing is known is expected to live longest.
 //!
+//! Where lifetimes have structure that the mean interval does not see, trained trees predict better
+//! ([`super::learner`]). Whichever has the smaller error places values.
+//!
 //! Classes are quantiles: each gets about the same number of bytes of all recent predictions. So they follow the load,
 //! and need no bounds.
 
+use super::features;
 use super::histogram::Histogram;
 use super::history::Version;
+use super::learner::{Expected, Learner};
 use super::sketch::Seen;
+use super::trees::Row;
 use drumlin_types::Seq;
 use drumlin_types::history::KEPT_GAPS;
 
@@ -35,16 +41,34 @@ pub fn expected_lifetime(age: f64, span: f64, writes: u64, typical: f64) -> f64 
     (age + span + typical) / (writes as f64 + 1.0)
 }
 
-/// Predicts lifetimes and chooses classes.
-#[derive(Clone, Default, Debug)]
+/// The key that a value belongs to, and the size of the value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyOf {
+    /// Hash of the key.
+    pub hash: u64,
+    /// Bytes of the value.
+    pub bytes: u64,
+}
+
+/// Predicts lifetimes and chooses classes for the values of one keyspace.
+#[derive(Clone, Debug)]
 pub struct Placer {
     /// Lifetimes of the values that were overwritten or deleted.
     completed: Histogram,
     /// Recent predictions by bytes.
     predicted: Histogram,
+    /// What trees learn from watched keys.
+    pub learner: Learner,
 }
 
 impl Placer {
+    /// Creates a placer that watches at most `most_watched` keys.
+    #[must_use]
+    pub fn new(most_watched: usize) -> Placer {
+        let (completed, predicted) = (Histogram::default(), Histogram::default());
+        Placer { completed, predicted, learner: Learner::new(most_watched) }
+    }
+
     /// Notes that a value was overwritten or deleted `lifetime` after it was written.
     pub fn completed(&mut self, lifetime: Seq) {
         self.completed.add(lifetime as f64, 1);
@@ -58,35 +82,48 @@ impl Placer {
         known.flatten().unwrap_or(now as f64).max(1.0)
     }
 
-    /// Returns the expected lifetime of a value that is flushed, written at `seq`, by what a sketch had seen of its key
-    /// before; infinity if nothing.
+    /// Returns what is expected of a value that is flushed, written at `seq`, by what a sketch had seen of its key
+    /// before.
     #[must_use]
-    pub fn at_flush(&self, seq: Seq, before: Option<Seen>, typical: f64) -> f64 {
-        let Some(Seen { first, last, writes }) = before else { return f64::INFINITY };
-        // The writes before, and the interval to this one.
-        let kept = writes.min(KEPT_GAPS as u64);
-        let span = seq.max(last).saturating_sub(first) as f64 * kept as f64 / writes as f64;
-        expected_lifetime(0.0, span, kept, typical)
+    pub fn at_flush(&self, key: KeyOf, seq: Seq, before: Option<Seen>, typical: f64) -> Expected {
+        let by_rule = match before {
+            None => f64::INFINITY,
+            Some(Seen { first, last, writes }) => {
+                // The writes before, and the interval to this one.
+                let kept = writes.min(KEPT_GAPS as u64);
+                let span = seq.max(last).saturating_sub(first) as f64 * kept as f64 / writes as f64;
+                expected_lifetime(0.0, span, kept, typical)
+            }
+        };
+        self.expected(key, by_rule, || features::at_flush(seq, before, key.bytes, by_rule))
     }
 
-    /// Returns the expected lifetime of a value that is copied at `now`, by the history of its key.
+    /// Returns what is expected of a value that is copied at `now`, by the history of its key.
     #[must_use]
-    pub fn at_copy(&self, version: Version<'_>, now: Seq, typical: f64) -> f64 {
+    pub fn at_copy(&self, key: KeyOf, version: Version<'_>, now: Seq, typical: f64) -> Expected {
         let (span, kept) = version.history.map_or((0, 0), |history| {
             let kept = history.kept();
             (history.gaps[..kept].iter().fold(0u64, |sum, gap| sum.saturating_add(*gap)), kept)
         });
-        expected_lifetime(now.saturating_sub(version.seq) as f64, span as f64, kept as u64, typical)
+        let age = now.saturating_sub(version.seq) as f64;
+        let by_rule = expected_lifetime(age, span as f64, kept as u64, typical);
+        self.expected(key, by_rule, || features::at_copy(version, now, key.bytes, by_rule))
     }
 
-    /// Notes that a value of `bytes` bytes was written with this expected lifetime.
-    pub fn predicted(&mut self, lifetime: f64, bytes: u64) {
-        self.predicted.add(lifetime, (bytes / WEIGHT_BYTES).max(1));
+    fn expected(&self, key: KeyOf, by_rule: f64, row: impl FnOnce() -> Row) -> Expected {
+        let row = if self.learner.needs_row(key.hash) { row() } else { Row::default() };
+        Expected { row, by_rule, by_trees: self.learner.by_trees(&row) }
     }
 
-    /// Returns the class of a value with this expected lifetime, of `classes` ones.
+    /// Notes that a value of `bytes` bytes was written with this expectation.
+    pub fn predicted(&mut self, expected: &Expected, bytes: u64) {
+        self.predicted.add(self.learner.lifetime(expected), (bytes / WEIGHT_BYTES).max(1));
+    }
+
+    /// Returns the class of a value with this expectation, of `classes` ones.
     #[must_use]
-    pub fn class(&self, lifetime: f64, classes: usize) -> usize {
+    pub fn class(&self, expected: &Expected, classes: usize) -> usize {
+        let lifetime = self.learner.lifetime(expected);
         let last = classes.saturating_sub(1);
         if lifetime.is_infinite() {
             return last;
@@ -98,25 +135,27 @@ impl Placer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lifetime::trees::FEATURES;
     use drumlin_types::history::History;
 
     #[test]
     fn the_mean_interval() {
         let history = History { writes: 3, gaps: [600, 700, 200, 0, 0, 0, 0, 0], ..History::default() };
-        let version = Version { seq: 1600, history: Some(&history) };
-        let placer = Placer::default();
-        assert_eq!(placer.at_copy(version, 2000, 5000.0), 1725.0);
-        assert_eq!(placer.at_copy(Version { seq: 1600, history: None }, 2000, 5000.0), 5400.0);
+        let placer = Placer::new(0);
+        let key = KeyOf { hash: 1, bytes: 4096 };
+        let copied = |history, now| placer.at_copy(key, Version { seq: 1600, history }, now, 5000.0).by_rule;
+        assert_eq!((copied(Some(&history), 2000), copied(None, 2000)), (1725.0, 5400.0));
+        let flushed = |seq, before, typical| placer.at_flush(key, seq, before, typical).by_rule;
         let seen = Seen { first: 1000, last: 1300, writes: 4 };
-        assert_eq!(placer.at_flush(1400, Some(seen), 600.0), (400.0 + 600.0) / 5.0);
+        assert_eq!(flushed(1400, Some(seen), 600.0), (400.0 + 600.0) / 5.0);
         let many = Seen { first: 0, last: 3100, writes: 32 };
-        assert_eq!(placer.at_flush(3200, Some(many), 100.0), 100.0, "eight intervals of 100");
-        assert_eq!(placer.at_flush(3200, None, 100.0), f64::INFINITY);
+        assert_eq!(flushed(3200, Some(many), 100.0), 100.0, "eight intervals of 100");
+        assert_eq!(flushed(3200, None, 100.0), f64::INFINITY);
     }
 
     #[test]
     fn l0_follows_completed_lifetimes() {
-        let mut placer = Placer::default();
+        let mut placer = Placer::new(0);
         assert_eq!((placer.typical(700), placer.typical(0)), (700.0, 1.0));
         for lifetime in 0..1000 {
             placer.completed(lifetime);
@@ -127,21 +166,21 @@ mod tests {
 
     #[test]
     fn classes_get_equal_shares() {
-        let mut placer = Placer::default();
+        let mut placer = Placer::new(0);
+        let expected = |lifetime| Expected { row: [0; FEATURES], by_rule: lifetime, by_trees: None };
         let mut bytes = [0u64; CLASSES];
         for round in 0..4000u64 {
-            let lifetime = 1.5f64.powi((round % 24) as i32);
-            placer.predicted(lifetime, 4096);
-            let class = placer.class(lifetime, CLASSES);
+            let value = expected(1.5f64.powi((round % 24) as i32));
+            placer.predicted(&value, 4096);
             if round >= 400 {
-                bytes[class] += 4096;
+                bytes[placer.class(&value, CLASSES)] += 4096;
             }
         }
         let all: u64 = bytes.iter().sum();
         for part in bytes {
             assert!((0.1..0.25).contains(&(part as f64 / all as f64)), "{bytes:?}");
         }
-        assert_eq!(placer.class(f64::INFINITY, CLASSES), 5);
-        assert_eq!((placer.class(1.0, CLASSES), placer.class(1.0, 1)), (0, 0));
+        assert_eq!(placer.class(&expected(f64::INFINITY), CLASSES), 5);
+        assert_eq!((placer.class(&expected(1.0), CLASSES), placer.class(&expected(1.0), 1)), (0, 0));
     }
 }

@@ -25,7 +25,7 @@ mod operands;
 mod tests;
 
 use crate::base::cursor::Cursor;
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::MergeCounts;
 use crate::base::rangedel::{Fragmented, RangeTombstone};
@@ -33,7 +33,6 @@ use crate::base::resolve::{Meaning, PointerReader};
 use crate::base::snapshots::Readers;
 use crate::value::Superseded;
 use drumlin_env::sync::Arc;
-use drumlin_format::error::Corruption;
 use drumlin_format::value::ValuePointer;
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
@@ -264,7 +263,7 @@ impl<C: Cursor> MergeStream<C> {
         if self.hiding == Some(stripe) {
             self.counts.superseded += 1;
             if self.has_heir {
-                self.note_superseded(seq)?;
+                self.note_superseded(seq);
             }
             self.step()?;
             return Ok(false);
@@ -305,20 +304,17 @@ impl<C: Cursor> MergeStream<C> {
     }
 
     /// Notes the dropped version under the cursor for the history of the entry that hides it. A tombstone ends it.
-    fn note_superseded(&mut self, seq: Seq) -> Result<()> {
+    fn note_superseded(&mut self, seq: Seq) {
         let kind = self.input.kind();
         if kind == Kind::Delete {
             self.has_heir = false;
         } else if self.is_large(kind) {
-            let history = match kind {
-                Kind::PutPointer => {
-                    ValuePointer::decode(self.input.value()).map_err(damaged_pointer)?.history
-                }
-                _ => None,
-            };
+            // A damaged pointer that nobody needs any more is no reason to fail.
+            let pointer = || ValuePointer::decode(self.input.value()).ok();
+            let history =
+                (kind == Kind::PutPointer).then(pointer).flatten().and_then(|pointer| pointer.history);
             self.superseded.push(Superseded { seq, history });
         }
-        Ok(())
     }
 
     /// Drops the entry under the cursor, which no reader needs.
@@ -428,10 +424,6 @@ impl<C: Cursor> MergeStream<C> {
         self.counts.operator_panics += u64::from(panicked);
         Ok((operands, base))
     }
-}
-
-fn damaged_pointer(damage: Corruption) -> Error {
-    Error::new(ErrorKind::Corruption, damage.what)
 }
 
 /// Number of panics of the operator after which a job keeps all further operands as they are.

@@ -196,7 +196,9 @@ impl Outputs {
         let Some((waiting, is_warm)) = self.waiting.take() else { return Ok(()) };
         let pointer = self.values.settle(&waiting)?;
         let open = self.open.as_mut().expect("a pointer waits for its table");
-        open.add(&waiting.key, waiting.seq, Kind::PutPointer, pointer, is_warm)
+        open.add(&waiting.key, waiting.seq, Kind::PutPointer, pointer, is_warm)?;
+        self.values.recycle(waiting);
+        Ok(())
     }
 
     fn write(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], is_warm: bool) -> Result<()> {

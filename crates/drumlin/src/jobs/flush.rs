@@ -110,7 +110,10 @@ impl FlushLane {
         let mut result = job.merge.take().expect("just stepped").into_result();
         result.outputs.end_merge();
         let (separated, _) = result.outputs.value_bytes();
-        self.store.lifetimes.flushed(job.keyspace.id, bytes_of(&job.memtables), separated);
+        let bytes = bytes_of(&job.memtables);
+        if self.store.lifetimes.flushed(job.keyspace.id, job.max_seq, bytes, separated) {
+            self.store.background.wake();
+        }
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;
         self.store.background.progressed();
         Ok(None)

@@ -1,8 +1,8 @@
 //! The maintenance lane, and the start of all lanes of a store.
 //!
 //! Maintenance removes obsolete files, rewrites the manifest, writes the decision log, decays the lookup statistics,
-//! samples the load, tunes the number of compaction slots, and runs the parameter searches that policies ask for. Each
-//! step does a bounded part of this.
+//! samples the load, trains the trees that predict lifetimes of values, tunes the number of compaction slots, and runs
+//! the parameter searches that policies ask for. Each step does a bounded part of this.
 
 use super::flush::FlushLane;
 use super::piece::CompactionLane;
@@ -13,6 +13,7 @@ use crate::base::error::Result;
 use crate::base::event::Event;
 use crate::base::metrics::Counters;
 use crate::store::Store;
+use crate::value::Trained;
 use drumlin_env::sync::{Arc, Mutex, atomic};
 
 impl Store {
@@ -35,6 +36,23 @@ impl Store {
             self.tell(Event::BackgroundError { job: "decisions", error });
         }
         !queue.is_empty()
+    }
+}
+
+impl Store {
+    /// Grows one tree of a model of lifetimes, and explains a complete one. Returns whether there was something to do.
+    fn train_lifetimes(&self) -> bool {
+        let (keyspace, rows, learned) = match self.lifetimes.train() {
+            Trained::Nothing => return false,
+            Trained::Tree => return true,
+            Trained::Trees { keyspace, rows, learned } => (keyspace, rows, learned),
+        };
+        let keyspaces = self.keyspaces();
+        let Some(keyspace) = keyspaces.iter().find(|state| state.id == keyspace) else { return true };
+        let what = format!("trees for value lifetimes trained on {rows} rows");
+        let now = self.files.now();
+        self.control.lock().decisions.note(now, &keyspace.name(), what, learned.to_string());
+        true
     }
 }
 
@@ -88,6 +106,7 @@ impl MaintenanceLane {
             || store.age_lookups()?
             || store.renew_buckets()
             || store.tick()
+            || store.train_lifetimes()
             || self.tune_slots();
         if has_worked {
             return Ok(Step::More);

@@ -165,13 +165,13 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
-        let target = keyspace.options.load().value_space_target;
+        let options = keyspace.options.load();
         // What a compaction for value files copies was limited when they were chosen.
         let most_copied = if collected.is_some() { u64::MAX } else { store.most_copied() };
         let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
             files.iter().filter(|id| values.contains_key(id)).copied().collect()
         };
-        spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, target), chosen);
+        spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, &options), chosen);
         spec.values.most_copied = most_copied;
         let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
         spec.values.placement.expect(copied.min(most_copied));

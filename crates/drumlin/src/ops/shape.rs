@@ -6,9 +6,11 @@ use crate::compaction::view::tree_view;
 use crate::keyspace::{KeyspaceState, View};
 use crate::store::Store;
 use crate::value::value_file_sizes;
-use crate::version::FileMeta;
+use crate::version::{FileMeta, Tree};
 use drumlin_policy::schedule::fold::{depth_cap, design_runs};
 use drumlin_policy::schedule::{Concurrency, Settings};
+use drumlin_policy::value::ValueFileSizes;
+use drumlin_types::ValueFileId;
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
 use std::fmt;
 
@@ -32,6 +34,30 @@ pub struct KeyspaceShape {
     pub sealed_bytes: u64,
     /// Levels of the tree, level 0 first.
     pub levels: Vec<LevelShape>,
+    /// Value files that the tree points to, by number.
+    pub value_files: Vec<ValueFileShape>,
+    /// What was learned since the open about the lifetimes of values; `None` before the first one was separated.
+    pub value_lifetimes: Option<String>,
+}
+
+/// A value file.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct ValueFileShape {
+    /// Number of the file.
+    pub file: u64,
+    /// Lifetime class of its values, 0 for those that were expected to live shortest.
+    pub class: u8,
+    /// Number of all records.
+    pub entries: u64,
+    /// Bytes of all records.
+    pub bytes: u64,
+    /// Bytes of the records that tables point to; the rest is garbage. An overwritten value counts until a compaction
+    /// drops it.
+    pub referenced_bytes: u64,
+    /// Newest sequence number of the store when the file was created.
+    pub created_seq: u64,
 }
 
 /// Shape of one level.
@@ -168,6 +194,23 @@ fn filter_bytes(view: &View) -> u64 {
     (view.tree.files().map(|(_, _, file)| bits(file)).sum::<f64>() / 8.0) as u64
 }
 
+/// Returns the value files that `tree` points to.
+fn value_files(tree: &Tree) -> Vec<ValueFileShape> {
+    let handles = crate::version::value_files(tree.files().map(|(_, _, file)| file));
+    let shape = |(id, load): (ValueFileId, ValueFileSizes)| {
+        let record = handles.get(&id).map(|handle| handle.record());
+        ValueFileShape {
+            file: id.0,
+            class: record.map_or(0, |record| record.class),
+            entries: record.map_or(0, |record| record.entries),
+            bytes: load.total,
+            referenced_bytes: load.referenced.min(load.total),
+            created_seq: record.map_or(0, |record| record.created_seq),
+        }
+    };
+    value_file_sizes(tree).into_iter().map(shape).collect()
+}
+
 impl Store {
     pub(crate) fn shape(&self) -> Vec<KeyspaceShape> {
         let control = self.control.lock();
@@ -231,6 +274,8 @@ impl Store {
                 sealed_memtables: view.sealed.len(),
                 sealed_bytes: view.sealed.iter().map(|m| m.bytes() as u64).sum(),
                 levels: levels.collect(),
+                value_files: value_files(&view.tree),
+                value_lifetimes: self.lifetimes.learned(keyspace.state.id).map(|learned| learned.to_string()),
             });
         }
         shapes

@@ -9,7 +9,7 @@
 
 use super::macros::settings;
 use super::registry::{OptionSet, bytes, count, names, ratio, text};
-use super::values::{Adaptation, Durability, FilterMode, Pipeline, TableReads};
+use super::values::{Adaptation, Durability, FilterMode, Pipeline, TableReads, ValuePolicy};
 use drumlin_format::compression::Compression;
 #[cfg(feature = "experiments")]
 use drumlin_types::contract::Pin;
@@ -186,6 +186,13 @@ settings! {
     /// files, besides those of failed compactions. Values take more than the target while a compaction runs, while a
     /// snapshot sees old versions, without free disk space, and in files with damaged values.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
+
+    /// Which values share a value file, and which value files are collected first. With `lifetimes`, values that are
+    /// expected to be overwritten at about the same time share a file, so that collection copies less; a flush or
+    /// compaction writes up to six value files at a time. It learns from the writes since the store was opened.
+    /// `mean-interval` predicts without trained trees. `garbage-ratio` does not predict: it collects the files with the
+    /// largest share of garbage first. Applies to values that are written after the change.
+    value_policy: ValuePolicy = ValuePolicy::Lifetimes => names(ValuePolicy::NAMES).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.
     block_bytes: u64 = 4 * KIB => bytes(512, MIB).live().expert();

@@ -36,4 +36,4 @@ pub use drumlin_format::compression::Compression;
 pub use registry::{OptionDef, Scope, Shape};
 pub use render::{options_help, options_markdown};
 pub use settings::KeyspaceSettings;
-pub use values::{Adaptation, Durability, FilterMode, Pipeline, TableReads};
+pub use values::{Adaptation, Durability, FilterMode, Pipeline, TableReads, ValuePolicy};

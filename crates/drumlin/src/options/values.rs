@@ -88,6 +88,23 @@ named! {
 }
 
 named! {
+    /// Which values share a value file, and which value files are collected first: the option `value_policy`. All
+    /// values but the default are for comparisons. No value changes an answer.
+    #[derive(Default)]
+    pub enum ValuePolicy {
+        /// Values that are expected to live about equally long share a file: by the mean interval between the writes of
+        /// their key, or by trained trees if these predict better. Old files with much garbage are collected first.
+        #[default]
+        Lifetimes = "lifetimes",
+        /// The same without trees.
+        MeanInterval = "mean-interval",
+        /// A flush or compaction writes all its values to one file. Those with the largest share of garbage are
+        /// collected first, as in TerarkDB and Titan.
+        GarbageRatio = "garbage-ratio",
+    }
+}
+
+named! {
     /// Whether a compaction policy tunes itself: the option `adaptation`.
     #[derive(Default)]
     pub enum Adaptation {

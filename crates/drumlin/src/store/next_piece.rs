@@ -71,7 +71,9 @@ impl Store {
                 placement: Placement {
                     lifetimes: self.lifetimes.clone(),
                     keyspace: keyspace.id,
+                    file_bytes: options.file_bytes,
                     is_flush: false,
+                    policy: options.value_policy,
                     is_frozen: options.adaptation == Adaptation::Frozen,
                     now: self.publisher.visible(),
                     classes: 1,

@@ -1,5 +1,6 @@
 //! Which value files a compaction collects, and what the tables of a tree point to, for `drumlin_policy::value`.
 
+use crate::options::{KeyspaceOptions, ValuePolicy};
 use crate::version::{Tree, ValueFileHandles};
 use drumlin_policy::value::{ValueFileSizes, ValueSpace, to_collect};
 use drumlin_types::ValueFileId;
@@ -43,22 +44,32 @@ pub(crate) fn value_space(tree: &Tree, files: &[(ValueFileId, ValueFileSizes)]) 
     space
 }
 
-/// Returns the files to collect of `files`, those of one tree, and their sizes, for the space target `target`. Their
-/// referenced bytes are limited to `most_copied`.
+/// Returns the files to collect of `files`, those of one tree, and their sizes, as `options` say. Their referenced
+/// bytes are limited to `most_copied`.
 pub(crate) fn chosen_files(
     files: &[(ValueFileId, ValueFileSizes)],
-    target: f64,
+    options: &KeyspaceOptions,
     most_copied: u64,
 ) -> BTreeMap<ValueFileId, ValueFileSizes> {
-    let sizes: Vec<ValueFileSizes> = files.iter().map(|(_, sizes)| *sizes).collect();
-    to_collect(&sizes, target, most_copied).into_iter().map(|index| files[index]).collect()
+    let mut sizes: Vec<ValueFileSizes> = files.iter().map(|(_, sizes)| *sizes).collect();
+    if options.value_policy == ValuePolicy::GarbageRatio {
+        sizes.iter_mut().for_each(|sizes| sizes.age = 0);
+    }
+    to_collect(&sizes, options.value_space_target, most_copied)
+        .into_iter()
+        .map(|index| files[index])
+        .collect()
 }
 
 /// Returns which of the value files `inputs` a compaction of `tree` collects.
-pub(crate) fn files_to_collect(tree: &Tree, inputs: &ValueFileHandles, target: f64) -> BTreeSet<ValueFileId> {
+pub(crate) fn files_to_collect(
+    tree: &Tree,
+    inputs: &ValueFileHandles,
+    options: &KeyspaceOptions,
+) -> BTreeSet<ValueFileId> {
     if inputs.is_empty() {
         return BTreeSet::new();
     }
-    let collected = chosen_files(&value_file_sizes(tree), target, u64::MAX).into_keys();
+    let collected = chosen_files(&value_file_sizes(tree), options, u64::MAX).into_keys();
     collected.filter(|id| inputs.contains_key(id)).collect()
 }

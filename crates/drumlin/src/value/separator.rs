@@ -14,7 +14,7 @@
 //!
 //! Until the outputs are installed, the files belong to the separator. Dropping it removes them.
 
-use super::lifetimes::Placement;
+use super::lifetimes::{Placed, Placement};
 use super::reader::ValueFiles;
 use super::writer::ValueWriter;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -67,9 +67,12 @@ pub(crate) struct Waiting {
     pub(crate) key: Vec<u8>,
     pub(crate) seq: Seq,
     pointer: ValuePointer,
+    /// Sequence number of the oldest version that the job dropped in favour of this one, or else its own.
+    oldest: Seq,
     /// The encoded pointer of the input, unless the value is new.
     encoded: Vec<u8>,
-    is_new: bool,
+    /// The class of a new value.
+    placed: Option<Placed>,
     /// Whether the history differs from that of `encoded`.
     is_changed: bool,
 }
@@ -96,6 +99,8 @@ pub(crate) struct Separator {
     /// Finished value files.
     done: ValueFileHandles,
     pointer: Vec<u8>,
+    /// Buffers for the next waiting pointer.
+    buffers: [Vec<u8>; 2],
     /// Bytes of records written so far, and those of them that were copied.
     written: u64,
     copied: u64,
@@ -120,6 +125,7 @@ impl Separator {
             uses: BTreeMap::new(),
             done: BTreeMap::new(),
             pointer: Vec::new(),
+            buffers: Default::default(),
             written: 0,
             copied: 0,
             installed: false,
@@ -149,36 +155,44 @@ impl Separator {
     ) -> Result<Option<Waiting>> {
         match kind {
             Kind::Put if self.spec.threshold.is_some_and(|least| value.len() as u64 >= least) => {
-                let class = self.spec.placement.of_new(key, seq, value.len() as u64);
-                let place = self.file(class)?.add(key, seq, value)?;
+                let placed = self.spec.placement.of_new(key, seq, value.len() as u64);
+                let place = self.file(placed.class)?.add(key, seq, value)?;
                 self.written += place.record.record_len();
                 let pointer = ValuePointer { place: Some(place), history: None };
-                Ok(Some(Waiting {
-                    key: key.to_vec(),
-                    seq,
-                    pointer,
-                    encoded: Vec::new(),
-                    is_new: true,
-                    is_changed: false,
-                }))
+                Ok(Some(self.waiting(key, seq, pointer, &[], Some(placed))))
             }
             Kind::PutPointer => {
                 let pointer = ValuePointer::decode(value).map_err(|damage| damaged(damage.what))?;
-                Ok(Some(Waiting {
-                    key: key.to_vec(),
-                    seq,
-                    pointer,
-                    encoded: value.to_vec(),
-                    is_new: false,
-                    is_changed: false,
-                }))
+                Ok(Some(self.waiting(key, seq, pointer, value, None)))
             }
             Kind::Delete if self.spec.threshold.is_some() => {
-                self.spec.placement.deleted(key);
+                self.spec.placement.deleted(key, seq);
                 Ok(None)
             }
             _ => Ok(None),
         }
+    }
+
+    fn waiting(
+        &mut self,
+        key: &[u8],
+        seq: Seq,
+        pointer: ValuePointer,
+        encoded: &[u8],
+        placed: Option<Placed>,
+    ) -> Waiting {
+        let mut buffers = std::mem::take(&mut self.buffers);
+        for (buffer, bytes) in buffers.iter_mut().zip([key, encoded]) {
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+        }
+        let [key, encoded] = buffers;
+        Waiting { key, seq, pointer, oldest: seq, encoded, placed, is_changed: false }
+    }
+
+    /// Takes back the buffers of a pointer that was settled.
+    pub(crate) fn recycle(&mut self, settled: Waiting) {
+        self.buffers = [settled.key, settled.encoded];
     }
 
     /// Adds versions that the job dropped to the history of a waiting pointer.
@@ -188,6 +202,7 @@ impl Separator {
             let older = Version { seq: version.seq, history: version.history.as_ref() };
             waiting.pointer.history = Some(fold(newer, older));
             waiting.is_changed = true;
+            waiting.oldest = version.seq.min(waiting.oldest);
             self.spec.placement.superseded(&waiting.key, waiting.seq, version.seq);
         }
     }
@@ -200,8 +215,14 @@ impl Separator {
     pub(crate) fn settle(&mut self, waiting: &Waiting) -> Result<&[u8]> {
         let Waiting { key, seq, pointer, .. } = waiting;
         let mut pointer = *pointer;
-        let copy = if waiting.is_new { None } else { self.copy(key, *seq, &pointer)? };
-        let is_kept = !waiting.is_new && !waiting.is_changed && copy.is_none();
+        let copy = match &waiting.placed {
+            Some(placed) => {
+                self.spec.placement.flushed(placed, *seq, waiting.oldest);
+                None
+            }
+            None => self.copy(key, *seq, &pointer)?,
+        };
+        let is_kept = waiting.placed.is_none() && !waiting.is_changed && copy.is_none();
         pointer.place = copy.or(pointer.place);
         self.pointer.clear();
         match is_kept {
@@ -232,8 +253,9 @@ impl Separator {
             self.spec.collected.remove(&place.file);
             return Ok(None);
         };
-        let class = self.spec.placement.of_copy(Version { seq, history: pointer.history.as_ref() }, len);
-        let copy = self.file(class)?.copy(key, seq, &value)?;
+        let version = Version { seq, history: pointer.history.as_ref() };
+        let placed = self.spec.placement.of_copy(key, version, len);
+        let copy = self.file(placed.class)?.copy(key, seq, &value)?;
         self.written += copy.record.record_len();
         self.copied += copy.record.record_len();
         Ok(Some(copy))

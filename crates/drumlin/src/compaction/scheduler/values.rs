@@ -90,9 +90,10 @@ impl KeyspaceControl {
         space: &ValueSpace,
         disk: CollectionRoom,
     ) -> Option<CollectionPlan> {
-        let target = self.state.options.load().value_space_target;
+        let options = self.state.options.load();
+        let target = options.value_space_target;
         let most = space.copy_limit(target).max(MOST_COPIED).min(disk.most_copied);
-        let mut chosen = chosen_files(files, target, most);
+        let mut chosen = chosen_files(files, &options, most);
         let [factor, possible] = space.factors();
         let reason = |does: &str, chosen: usize| {
             format!(

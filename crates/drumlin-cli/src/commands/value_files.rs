@@ -1,0 +1,237 @@
+//! `drumlin sim values`: what collecting value files copies, by collector, load and space target. Only value files are
+//! simulated; see `drumlin_sim::values`.
+
+use crate::args::ValuesArgs;
+use crate::failure::{Failure, Outcome, Result, Verdict};
+use crate::input::csv::Records;
+use crate::output::Output;
+use crate::progress::Progress;
+use drumlin_bench::generate::random::Random;
+use drumlin_bench::generate::zipf::Zipf;
+use drumlin_policy::lifetime::Learned;
+use drumlin_sim::values::{Collector, ValueReport, ValueSetup, ValueWorld};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, stdin};
+use std::path::Path;
+
+/// Bytes of a value where the load does not say.
+const VALUE_BYTES: u64 = 4096;
+/// Operations of the mixed load for each key of the others.
+const MIXED_PER_KEY: u64 = 20;
+
+/// A write: the key, and the bytes of the value unless it is a delete.
+type Write = (u32, Option<u64>);
+
+/// One line of the result.
+struct Line {
+    load: String,
+    collector: &'static str,
+    target: f64,
+    report: ValueReport,
+    learned: Learned,
+}
+
+pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
+    if let Some(target) = args.targets.iter().find(|target| !(1.05..=10.0).contains(*target)) {
+        return Err(Failure::Usage(format!("--target {target}: a target is within 1.05 and 10")));
+    }
+    let loads = args.loads.iter().map(|load| Ok((load.clone(), known_load(load, args)?)));
+    let traces = args.traces.iter().map(|path| Ok((path.display().to_string(), trace(path)?)));
+    let loads: Vec<(String, Vec<Write>)> = loads.chain(traces).collect::<Result<_>>()?;
+    let watched = 65_536;
+    let sketched = (args.keys as usize / 4).max(8);
+    let collectors = [
+        ("garbage ratio", Collector::Greedy),
+        ("score", Collector::OneClass),
+        ("lifetimes, rule", Collector::Lifetimes { sketched, watched: 0 }),
+        ("lifetimes, trees", Collector::Lifetimes { sketched, watched }),
+    ];
+    let shown = Progress::steps("sim values", (loads.len() * collectors.len() * args.targets.len()) as u64);
+    let mut lines = Vec::new();
+    for (load, writes) in &loads {
+        for (name, collector) in collectors {
+            for target in &args.targets {
+                shown.step(lines.len() as u64, load);
+                let (report, learned) = run(writes, *target, collector, args);
+                lines.push(Line { load: load.clone(), collector: name, target: *target, report, learned });
+            }
+        }
+    }
+    drop(shown);
+    match args.json {
+        true => print_json(&lines, out)?,
+        false => print_table(&lines, out)?,
+    }
+    Ok(Verdict::Fine)
+}
+
+/// Makes the writes, and returns what came after the first quarter.
+fn run(writes: &[Write], target: f64, collector: Collector, args: &ValuesArgs) -> (ValueReport, Learned) {
+    let bytes = args.memtable << 10;
+    let setup = ValueSetup {
+        collector,
+        target,
+        memtable_bytes: bytes,
+        file_bytes: bytes,
+        class_bytes: (1 << 20).min(bytes / 8),
+    };
+    let mut world = ValueWorld::new(setup);
+    let mut before = world.report();
+    for (number, (key, bytes)) in writes.iter().enumerate() {
+        if number == writes.len() / 4 {
+            before = world.report();
+        }
+        world.write(*key, *bytes);
+    }
+    (world.report().since(&before), world.learned())
+}
+
+/// Returns the writes of a load that is known by name.
+fn known_load(load: &str, args: &ValuesArgs) -> Result<Vec<Write>> {
+    if load == "mixed" {
+        return Ok(mixed(args.keys * MIXED_PER_KEY));
+    }
+    let theta = load.strip_prefix("zipf:").and_then(|theta| theta.parse::<f64>().ok());
+    let Some(theta) = theta.filter(|theta| (0.0..1.0).contains(theta)) else {
+        return Err(Failure::Usage(format!(
+            "there is no load {load}; loads are mixed, and zipf:0 to zipf:0.99"
+        )));
+    };
+    let zipf = Zipf::exact(args.keys, theta);
+    let mut random = Random::new(args.seed, "sim values", 0);
+    let keys = args.keys;
+    // Ranks are scattered over the keys, one to one.
+    let divisor = |a: u64, b: u64| (0..).try_fold((a, b), |(a, b), _| if b == 0 { Err(a) } else { Ok((b, a % b)) });
+    let step = (keys * 5 / 8..).find(|step| divisor(*step, keys) == Err(1)).unwrap_or(1);
+    let updates = (0..keys * args.updates).map(|_| (zipf.draw(&mut random) * step % keys) as u32);
+    Ok((0..keys as u32).chain(updates).map(|key| (key, Some(VALUE_BYTES))).collect())
+}
+
+/// Returns queues, counters, sessions and archives: 30 % queue items of 2 KiB that are deleted after about 60,000
+/// operations, 25 % updates of 2000 counters, 20 % keys that are written three times in a short time and deleted after
+/// 640,000 or more, and 25 % archived values of 6 KiB that are deleted after 1.2 million or more.
+fn mixed(operations: u64) -> Vec<Write> {
+    let mut random = Random::new(5, "mixed", 0);
+    let mut due: BTreeMap<u64, Vec<Write>> = BTreeMap::new();
+    let mut next = 10_000u32;
+    let mut writes = Vec::with_capacity(operations as usize);
+    for time in 0..operations {
+        if let Some(mut first) = due.first_entry().filter(|first| *first.key() <= time) {
+            writes.extend(first.get_mut().pop());
+            if first.get().is_empty() {
+                first.remove();
+            }
+            continue;
+        }
+        let kind = random.below(100);
+        if (30..55).contains(&kind) {
+            writes.push(((2000.0 * random.fraction().powi(3)) as u32, Some(VALUE_BYTES)));
+            continue;
+        }
+        next += 1;
+        let mut later = |after: u64, bytes| due.entry(time + after).or_default().push((next, bytes));
+        let bytes = match kind {
+            0..30 => {
+                later(54_000 + random.below(12_000), None);
+                2048
+            }
+            55..75 => {
+                let second = 1000 + random.below(2000);
+                later(second, Some(VALUE_BYTES));
+                later(second + 1000 + random.below(2000), Some(VALUE_BYTES));
+                later(640_000 + random.below(320_000), None);
+                VALUE_BYTES
+            }
+            _ => {
+                later(1_200_000 + random.below(600_000), None);
+                6144
+            }
+        };
+        writes.push((next, Some(bytes)));
+    }
+    writes
+}
+
+/// Reads the writes of a trace: CSV with the columns `op` (P or D; others are skipped), `key` or `lba`, and `size` or
+/// `bytes`.
+fn trace(path: &Path) -> Result<Vec<Write>> {
+    let failed = |what: String| Failure::Failed(format!("{}: {what}", path.display()));
+    let input: Box<dyn BufRead> = match path.as_os_str() == "-" {
+        true => Box::new(BufReader::new(stdin())),
+        false => Box::new(BufReader::new(File::open(path).map_err(|e| failed(e.to_string()))?)),
+    };
+    let mut records = Records::new(input);
+    let head = records.next_record().map_err(|e| failed(e.to_string()))?.unwrap_or_default();
+    let column =
+        |names: [&str; 2]| head.iter().position(|name| names.iter().any(|known| name == known.as_bytes()));
+    let (Some(op), Some(key), Some(size)) =
+        (column(["op", "op"]), column(["key", "lba"]), column(["size", "bytes"]))
+    else {
+        return Err(failed("line 1: needs the columns op, key or lba, and size or bytes".to_owned()));
+    };
+    let mut keys: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+    let mut writes = Vec::new();
+    while let Some(mut record) = records.next_record().map_err(|e| failed(e.to_string()))? {
+        let bad = |what: &str| failed(format!("line {}: {what}", records.line()));
+        if record.len() != head.len() {
+            return Err(bad("a record of another number of fields"));
+        }
+        let is_delete = match record[op].as_slice() {
+            b"P" => false,
+            b"D" => true,
+            _ => continue,
+        };
+        let text = std::str::from_utf8(&record[size]).ok();
+        let bytes = text.and_then(|text| text.trim().parse::<u64>().ok());
+        let bytes = if is_delete { None } else { Some(bytes.ok_or_else(|| bad("the size is no number"))?) };
+        let count = keys.len() as u32;
+        let id = *keys.entry(std::mem::take(&mut record[key])).or_insert(count);
+        writes.push((id, bytes));
+    }
+    Ok(writes)
+}
+
+fn print_json(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
+    let row = |line: &Line| {
+        let ValueReport { flushed, copied, peak_space, collected, .. } = line.report;
+        let Learned { trainings, labels, errors, predictor } = line.learned;
+        json!({
+            "load": line.load,
+            "collector": line.collector,
+            "target": line.target,
+            "flushed_bytes": flushed,
+            "copied_bytes": copied,
+            "copies": line.report.copies(),
+            "mean_space": line.report.mean_space(),
+            "peak_space": peak_space,
+            "collected_files": collected,
+            "trainings": trainings,
+            "labels": labels,
+            "rule_error": errors[0],
+            "trees_error": errors[1],
+            "placed_by": format!("{predictor:?}").to_lowercase(),
+        })
+    };
+    out.json(&json!(lines.iter().map(row).collect::<Vec<_>>()))
+}
+
+fn print_table(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
+    let wide = lines.iter().map(|line| line.load.len()).max().unwrap_or(0).max(4);
+    out.line(&format!(
+        "{:<wide$}  {:<18}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "load", "collector", "target", "copies", "space", "peak", "rule", "trees"
+    ))?;
+    let error = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{error:.2}"));
+    for Line { load, collector, target, report, learned } in lines {
+        let [rule, trees] = learned.errors.map(error);
+        out.line(&format!(
+            "{load:<wide$}  {collector:<18}{target:>6}{:>8.3}{:>8.3}{:>8.3}{rule:>8}{trees:>8}",
+            report.copies(),
+            report.mean_space(),
+            report.peak_space
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,361 @@
+//! Learns lifetimes: watches some keys, labels what was predicted for them, and decides whether trees or the rule
+//! places values.
+//!
+//! A *watched* key is one whose hash is below a threshold; the threshold falls when there are too many. When a value of
+//! a watched key is placed, its features and both predictions become a sample. The next write or delete of the key that
+//! a flush meets gives the label
+//!
+//! ```text
+//! y = log2(1 + min(remaining lifetime, H))        H = 16 l0, within 2^10 and 2^26
+//! ```
+//!
+//! or else the deadline H after the sample. So each label is exact, and values that live for very long give labels too.
+//!
+//! After 8,192 new labels the trees are trained anew on the newest 32,768 rows. Trees and rule are judged by their mean
+//! error |y - prediction| over recent labels; the better one places values. A switch takes an advantage of 5 %, and
+//! 4,096 labels since the last one.
+
+use super::trees::{Labelled, Row, Training, Trees};
+use crate::real::{exp, ln};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+use drumlin_types::Seq;
+
+/// Labels after which the trees are trained anew.
+const LABELS_PER_TRAINING: usize = 8192;
+/// Rows that a training uses: four for each key that may be watched, within these bounds.
+const LEAST_ROWS: usize = 1024;
+const MOST_ROWS: usize = 32_768;
+/// Labels that the mean errors cover.
+const JUDGED: usize = 8192;
+/// Fewest labels between two changes of the predictor, and before the first.
+const LABELS_PER_SWITCH: usize = 4096;
+/// A predictor takes over if its error is at most this share of the other's.
+const ADVANTAGE: f64 = 0.95;
+/// Samples of one key that wait for a label at most.
+const MOST_SAMPLES: usize = 4;
+/// H in units of l0, and its bounds.
+const HORIZON: f64 = 16.0;
+const LEAST_HORIZON: f64 = 1024.0;
+const MOST_HORIZON: f64 = 67_108_864.0;
+
+fn log2_1(x: f64) -> f64 {
+    ln(1.0 + x) / core::f64::consts::LN_2
+}
+
+/// Which predictor places values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Predictor {
+    /// The mean interval.
+    #[default]
+    Rule,
+    /// The trained trees.
+    Trees,
+}
+
+/// A prediction for one value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// Features of the value.
+    pub row: Row,
+    /// Remaining lifetime by the rule; may be infinite.
+    pub by_rule: f64,
+    /// Remaining lifetime by the trees, if there are any.
+    pub by_trees: Option<f64>,
+}
+
+/// A sample that waits for its label.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    row: Row,
+    placed: Seq,
+    horizon: f64,
+    /// Predicted labels of rule and trees.
+    predicted: [Option<f32>; 2],
+}
+
+/// What the last training did, for explanations.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Learned {
+    /// Number of completed trainings.
+    pub trainings: u64,
+    /// Number of labels so far.
+    pub labels: u64,
+    /// Mean errors of rule and trees in binary orders of magnitude, over recent labels.
+    pub errors: [Option<f64>; 2],
+    /// Which predictor places values.
+    pub predictor: Predictor,
+}
+
+impl fmt::Display for Learned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.predictor {
+            Predictor::Rule => "the mean interval of a key",
+            Predictor::Trees => "the trees",
+        };
+        write!(f, "{} labels, {} trainings; values are placed by {by}", self.labels, self.trainings)?;
+        if let [Some(rule), Some(trees)] = self.errors {
+            write!(f, "; mean error in doublings: mean interval {rule:.2}, trees {trees:.2}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Samples, labels and trees of one keyspace.
+#[derive(Clone, Debug)]
+pub struct Learner {
+    watched: BTreeMap<u64, Vec<Sample>>,
+    /// Samples by deadline: (deadline, hash).
+    deadlines: VecDeque<(Seq, u64)>,
+    /// Hashes below this are watched.
+    threshold: u64,
+    most_watched: usize,
+    most_rows: usize,
+    rows: VecDeque<Labelled>,
+    /// Labels since the last training.
+    fresh: usize,
+    /// Errors of rule and trees for the newest labels that both predicted.
+    errors: VecDeque<[f32; 2]>,
+    since_switch: usize,
+    trees: Option<Trees>,
+    learned: Learned,
+}
+
+impl Learner {
+    /// Creates a learner that watches at most `most_watched` keys.
+    #[must_use]
+    pub fn new(most_watched: usize) -> Learner {
+        Learner {
+            watched: BTreeMap::new(),
+            deadlines: VecDeque::new(),
+            threshold: u64::MAX,
+            most_watched,
+            most_rows: (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS),
+            rows: VecDeque::new(),
+            fresh: 0,
+            errors: VecDeque::new(),
+            since_switch: 0,
+            trees: None,
+            learned: Learned::default(),
+        }
+    }
+
+    /// Returns the bytes of memory that a learner takes at most.
+    #[must_use]
+    pub fn most_bytes(most_watched: usize) -> usize {
+        // A sample in its list, the list in the map, and two deadlines.
+        let watched = most_watched * (size_of::<Sample>() + 2 * size_of::<(u64, Vec<Sample>)>() + 32);
+        let rows = (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS) * size_of::<Labelled>();
+        watched + 2 * rows + JUDGED * size_of::<[f32; 2]>()
+    }
+
+    /// Returns whether samples of the key with this hash are kept.
+    #[must_use]
+    pub fn watches(&self, hash: u64) -> bool {
+        self.most_watched > 0 && hash <= self.threshold
+    }
+
+    /// Returns whether the features of a value of the key with this hash are used.
+    #[must_use]
+    pub(super) fn needs_row(&self, hash: u64) -> bool {
+        self.trees.is_some() || self.watches(hash)
+    }
+
+    /// Returns the remaining lifetime by the trees, if there are any.
+    #[must_use]
+    pub fn by_trees(&self, row: &Row) -> Option<f64> {
+        let trees = self.trees.as_ref()?;
+        Some((exp(trees.predict(row) * core::f64::consts::LN_2) - 1.0).max(0.0))
+    }
+
+    /// Returns the lifetime by which a value is placed.
+    #[must_use]
+    pub fn lifetime(&self, expected: &Expected) -> f64 {
+        match (self.learned.predictor, expected.by_trees) {
+            (Predictor::Trees, Some(lifetime)) => lifetime,
+            _ => expected.by_rule,
+        }
+    }
+
+    /// Returns the state of learning.
+    #[must_use]
+    pub fn learned(&self) -> Learned {
+        let mean = |index: usize| {
+            let sum: f64 = self.errors.iter().map(|errors| f64::from(errors[index])).sum();
+            (!self.errors.is_empty()).then(|| sum / self.errors.len() as f64)
+        };
+        Learned { errors: [mean(0), mean(1)], ..self.learned }
+    }
+
+    /// Notes that a value of a watched key was placed at `now`. `typical` is l0.
+    pub fn placed(&mut self, hash: u64, now: Seq, expected: &Expected, typical: f64) {
+        if !self.watches(hash) {
+            return;
+        }
+        let horizon = (HORIZON * typical).clamp(LEAST_HORIZON, MOST_HORIZON);
+        let label = |lifetime: f64| log2_1(lifetime.min(horizon)) as f32;
+        let predicted = [Some(label(expected.by_rule)), expected.by_trees.map(label)];
+        let samples = self.watched.entry(hash).or_default();
+        if samples.len() >= MOST_SAMPLES {
+            return;
+        }
+        samples.push(Sample { row: expected.row, placed: now, horizon, predicted });
+        let deadline = now.saturating_add(horizon as u64);
+        // Horizons change little, so deadlines are nearly in order.
+        let at =
+            self.deadlines.iter().rposition(|(other, _)| *other <= deadline).map_or(0, |before| before + 1);
+        self.deadlines.insert(at, (deadline, hash));
+        while self.watched.len() > self.most_watched {
+            self.threshold /= 2;
+            let threshold = self.threshold;
+            self.watched.retain(|hash, _| *hash <= threshold);
+            self.deadlines.retain(|(_, hash)| *hash <= threshold);
+        }
+    }
+
+    /// Notes that the key with this hash was written or deleted at `seq`.
+    pub fn written(&mut self, hash: u64, seq: Seq) {
+        if !self.watches(hash) {
+            return;
+        }
+        let Some(samples) = self.watched.remove(&hash) else { return };
+        for sample in samples {
+            let lifetime = (seq.saturating_sub(sample.placed) as f64).min(sample.horizon);
+            self.label(&sample, log2_1(lifetime));
+        }
+    }
+
+    /// Labels the samples whose deadline has passed.
+    pub fn expire(&mut self, now: Seq) {
+        while let Some((_, hash)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
+            let Some(samples) = self.watched.get_mut(&hash) else { continue };
+            let is_due = |sample: &Sample| sample.placed.saturating_add(sample.horizon as u64) <= now;
+            let due: Vec<Sample> = samples.iter().copied().filter(is_due).collect();
+            samples.retain(|sample| !is_due(sample));
+            if samples.is_empty() {
+                self.watched.remove(&hash);
+            }
+            due.iter().for_each(|sample| self.label(sample, log2_1(sample.horizon)));
+        }
+    }
+
+    fn label(&mut self, sample: &Sample, label: f64) {
+        if self.rows.len() >= self.most_rows {
+            self.rows.pop_front();
+        }
+        self.rows.push_back(Labelled { row: sample.row, label: label as f32 });
+        self.fresh += 1;
+        self.learned.labels += 1;
+        let [Some(rule), Some(trees)] = sample.predicted else { return };
+        if self.errors.len() >= JUDGED {
+            self.errors.pop_front();
+        }
+        let error = |predicted: f32| (predicted - label as f32).abs();
+        self.errors.push_back([error(rule), error(trees)]);
+        self.since_switch += 1;
+        if self.since_switch >= LABELS_PER_SWITCH {
+            self.judge();
+        }
+    }
+
+    /// Changes the predictor if the other one is clearly better.
+    fn judge(&mut self) {
+        self.since_switch = 0;
+        let [Some(rule), Some(trees)] = self.learned().errors else { return };
+        self.learned.predictor = match self.learned.predictor {
+            Predictor::Rule if trees <= ADVANTAGE * rule => Predictor::Trees,
+            Predictor::Trees if rule <= ADVANTAGE * trees => Predictor::Rule,
+            same => same,
+        };
+    }
+
+    /// Returns whether a training is due.
+    #[must_use]
+    pub fn is_training_due(&self) -> bool {
+        self.fresh >= LABELS_PER_TRAINING
+    }
+
+    /// Begins a training if it is due.
+    #[must_use]
+    pub fn begin_training(&mut self) -> Option<Training> {
+        self.is_training_due().then(|| {
+            self.fresh = 0;
+            Training::new(self.rows.iter().copied().collect())
+        })
+    }
+
+    /// Takes over newly trained trees.
+    pub fn trained(&mut self, trees: Trees) {
+        self.trees = Some(trees);
+        self.learned.trainings += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(row: Row, by_rule: f64, learner: &Learner) -> Expected {
+        Expected { row, by_rule, by_trees: learner.by_trees(&row) }
+    }
+
+    #[test]
+    fn labels_are_exact_lifetimes_up_to_the_horizon() {
+        let mut learner = Learner::new(10);
+        let known = expected(Row::default(), 50.0, &learner);
+        learner.placed(1, 100, &known, 100.0);
+        learner.placed(2, 100, &known, 100.0);
+        learner.placed(3, 120, &known, 100.0);
+        learner.written(1, 163);
+        learner.expire(1699);
+        assert_eq!(learner.learned().labels, 1);
+        learner.expire(1700);
+        learner.expire(1720);
+        let labels: Vec<f32> = learner.rows.iter().map(|row| row.label).collect();
+        assert_eq!(labels[0], 6.0, "63 writes");
+        assert!(labels[1..].iter().all(|label| (label - 10.644_757).abs() < 1e-5), "1600 writes: {labels:?}");
+        learner.written(2, 5000);
+        assert_eq!(learner.learned().labels, 3, "each sample has one label");
+    }
+
+    #[test]
+    fn the_number_of_watched_keys_is_bounded() {
+        let mut learner = Learner::new(100);
+        let known = expected(Row::default(), 50.0, &learner);
+        for key in 0..10_000u64 {
+            learner.placed(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), key, &known, 100.0);
+            assert!(learner.watched.len() <= 100 && learner.deadlines.len() <= 400);
+        }
+        assert!(learner.watched.len() > 20, "{}", learner.watched.len());
+        let mut nothing = Learner::new(0);
+        nothing.placed(0, 1, &known, 100.0);
+        assert!(!nothing.watches(0) && nothing.watched.is_empty());
+    }
+
+    /// Small values live for 100 writes, large ones for 10,000; the rule does not see it.
+    #[test]
+    fn trees_take_over_where_they_see_more() {
+        let mut learner = Learner::new(1000);
+        let mut now = 0;
+        for key in 0..60_000u64 {
+            now += 1;
+            let is_small = key % 3 == 0;
+            let row: Row = core::array::from_fn(|feature| if feature == 11 && is_small { 10 } else { 20 });
+            let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            learner.placed(hash, now, &expected(row, 1000.0, &learner), 1000.0);
+            learner.written(hash, now + if is_small { 100 } else { 10_000 });
+            if let Some(mut training) = learner.begin_training() {
+                let trees = (0..).find_map(|_| training.step()).expect("it ends");
+                learner.trained(trees);
+            }
+        }
+        let Learned { trainings, labels, errors, predictor } = learner.learned();
+        assert_eq!((trainings, labels, predictor), (7, 60_000, Predictor::Trees));
+        let [rule, trees] = errors.map(|error| error.expect("labels"));
+        assert!(rule > 3.0 && trees < 0.3, "{errors:?}");
+        let small: Row = core::array::from_fn(|feature| if feature == 11 { 10 } else { 20 });
+        let lifetime = learner.lifetime(&expected(small, 1000.0, &learner));
+        assert!((80.0..120.0).contains(&lifetime), "{lifetime}");
+    }
+}

@@ -1,0 +1,158 @@
+//! Tests of lifetime classes: values that are expected to live about equally long share a value file, pointers carry
+//! the write history of their key, and no reader can tell.
+
+use drumlin::{Db, Keyspace, Metrics};
+use drumlin_env::{MemEnv, Random};
+use std::collections::BTreeMap;
+
+const KEYS: u32 = 4000;
+const BYTES: usize = 4096;
+
+type Content = BTreeMap<u32, Vec<u8>>;
+
+fn open(mem: &MemEnv) -> Db {
+    let builder = Db::builder("/s").env(mem.env());
+    builder.set("memory_budget", "512MiB").expect("an option").open().expect("open")
+}
+
+fn keyspace(db: &Db, policy: &str, target: &str) -> Keyspace {
+    let options = [
+        ("value_threshold", "1KiB"),
+        ("memtable_bytes", "4MiB"),
+        ("flush_bytes", "4MiB"),
+        // A class has at least a sixteenth of this.
+        ("file_bytes", "4MiB"),
+        ("value_policy", policy),
+        ("value_space_target", target),
+    ];
+    db.keyspace_with("k", &options).expect("a keyspace")
+}
+
+/// Returns a value that does not compress.
+fn value(key: u32, round: u64) -> Vec<u8> {
+    let mut random = Random::new(round << 32 | u64::from(key), "value");
+    (0..BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect()
+}
+
+fn check(keys: &Keyspace, truth: &Content) {
+    assert_eq!(keys.iter().count(), truth.len());
+    for (key, value) in truth {
+        assert_eq!(keys.get(key.to_be_bytes()).expect("a get").as_deref(), Some(&value[..]), "key {key}");
+    }
+}
+
+/// Updates keys, nine tenths of them a tenth of the keys, in a fixed order; returns what happened.
+fn update(policy: &str) -> (Metrics, f64) {
+    let mem = MemEnv::new(3);
+    let db = open(&mem);
+    let keys = keyspace(&db, policy, "1.25");
+    let mut truth = Content::new();
+    let mut random = Random::new(5, "keys");
+    let mut put = |key: u32, round: u64| {
+        let value = value(key, round);
+        keys.put(key.to_be_bytes(), &value).expect("a put");
+        truth.insert(key, value);
+    };
+    (0..KEYS).for_each(|key| put(key, 0));
+    for round in 1..=10 * u64::from(KEYS) {
+        let range = if random.below(10) < 9 { KEYS / 10 } else { KEYS };
+        put(random.below(u64::from(range)) as u32, round);
+        if round % 1000 == 0 {
+            db.flush().expect("flush");
+            db.wait_idle().expect("idle");
+        }
+    }
+    check(&keys, &truth);
+    let metrics = db.metrics();
+    let space = metrics.value_record_bytes as f64 / (truth.len() * BYTES) as f64;
+    let classes: std::collections::BTreeSet<u8> =
+        db.tree()[0].value_files.iter().map(|file| file.class).collect();
+    assert_eq!(classes.len() > 1, policy != "garbage-ratio", "{policy}: classes {classes:?}");
+    (metrics, space)
+}
+
+#[test]
+fn lifetime_classes_save_copies() {
+    let [(lifetimes, space), (ratio, plain)] = ["lifetimes", "garbage-ratio"].map(update);
+    for space in [space, plain] {
+        assert!(space < 1.25 * (1.0 + 1.0 / 32.0), "{space} times their size");
+    }
+    let share = lifetimes.value_bytes_copied as f64 / ratio.value_bytes_copied as f64;
+    assert!(share < 0.8, "{share} of what garbage alone makes it copy");
+}
+
+/// Live switches of the policy, frozen adaptation, restarts and power loss change no answer.
+#[test]
+fn nothing_depends_on_what_was_learned() {
+    let mem = MemEnv::new(4);
+    let mut truth = Content::new();
+    let mut random = Random::new(6, "keys");
+    for round in 0..8u64 {
+        let db = open(&mem);
+        let keys = keyspace(&db, "lifetimes", "1.5");
+        for (number, policy) in
+            ["garbage-ratio", "lifetimes", "mean-interval", "lifetimes"].iter().enumerate()
+        {
+            keys.set_option("value_policy", policy).expect("a live option");
+            keys.set_option("adaptation", if number == 2 { "frozen" } else { "on" }).expect("a live option");
+            for _ in 0..800 {
+                let key = random.below(1000) as u32;
+                if random.below(8) == 0 {
+                    keys.delete(key.to_be_bytes()).expect("a delete");
+                    truth.remove(&key);
+                } else {
+                    let value = value(key, round);
+                    keys.put(key.to_be_bytes(), &value).expect("a put");
+                    truth.insert(key, value);
+                }
+            }
+            db.flush().expect("flush");
+        }
+        db.wait_idle().expect("idle");
+        check(&keys, &truth);
+        let report = db.verify().expect("verify");
+        assert_eq!(report.findings, []);
+        db.close().expect("close");
+    }
+}
+
+/// A dropped keyspace takes what was learned with it, and its name can be used again.
+#[test]
+fn a_dropped_keyspace_is_forgotten() {
+    let mem = MemEnv::new(5);
+    let db = open(&mem);
+    for round in 0..3u64 {
+        let keys = keyspace(&db, "lifetimes", "1.5");
+        for key in 0..2000u32 {
+            keys.put((key % 700).to_be_bytes(), value(key, round)).expect("a put");
+        }
+        db.flush().expect("flush");
+        assert!(db.tree()[0].value_lifetimes.is_some());
+        db.drop_keyspace("k").expect("drop");
+    }
+    assert!(db.tree().is_empty());
+}
+
+/// Queue items live for a fixed number of writes whatever their key; their size tells them from other values. Trees see
+/// it, and their training is explained.
+#[test]
+fn trees_are_trained_and_explained() {
+    let mem = MemEnv::new(6);
+    let db = open(&mem);
+    let keys = keyspace(&db, "lifetimes", "1.5");
+    for item in 0..60_000u64 {
+        let value = if item % 2 == 0 { vec![1; 1100] } else { vec![2; 2200] };
+        keys.put(item.to_be_bytes(), &value).expect("a put");
+        let due = if item % 2 == 0 { 2000 } else { 20_000 };
+        if let Some(old) = item.checked_sub(due) {
+            keys.delete(old.to_be_bytes()).expect("a delete");
+        }
+    }
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let trained: Vec<String> =
+        db.explain().into_iter().filter(|d| d.what.contains("trees")).map(|d| d.reason).collect();
+    let last = trained.last().expect("a training");
+    assert!(last.contains("placed by the trees"), "{trained:?}");
+    assert_eq!(keys.iter().count() as u64, 1000 + 10_000);
+}
