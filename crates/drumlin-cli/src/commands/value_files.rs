@@ -40,7 +40,7 @@ pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
     let loads = args.loads.iter().map(|load| Ok((load.clone(), known_load(load, args)?)));
     let traces = args.traces.iter().map(|path| Ok((path.display().to_string(), trace(path)?)));
     let loads: Vec<(String, Vec<Write>)> = loads.chain(traces).collect::<Result<_>>()?;
-    let watched = 65_536;
+    let watched = 8192;
     let sketched = (args.keys as usize / 4).max(8);
     let collectors = [
         ("garbage ratio", Collector::Greedy),
@@ -103,7 +103,8 @@ fn known_load(load: &str, args: &ValuesArgs) -> Result<Vec<Write>> {
     let mut random = Random::new(args.seed, "sim values", 0);
     let keys = args.keys;
     // Ranks are scattered over the keys, one to one.
-    let divisor = |a: u64, b: u64| (0..).try_fold((a, b), |(a, b), _| if b == 0 { Err(a) } else { Ok((b, a % b)) });
+    let divisor =
+        |a: u64, b: u64| (0..).try_fold((a, b), |(a, b), _| if b == 0 { Err(a) } else { Ok((b, a % b)) });
     let step = (keys * 5 / 8..).find(|step| divisor(*step, keys) == Err(1)).unwrap_or(1);
     let updates = (0..keys * args.updates).map(|_| (zipf.draw(&mut random) * step % keys) as u32);
     Ok((0..keys as u32).chain(updates).map(|key| (key, Some(VALUE_BYTES))).collect())

@@ -106,7 +106,8 @@ impl fmt::Display for Learned {
 #[derive(Clone, Debug)]
 pub struct Learner {
     watched: BTreeMap<u64, Vec<Sample>>,
-    /// Samples by deadline: (deadline, hash).
+    /// Deadline and hash of each sample, in the order of placement. Horizons change little, so deadlines are nearly in
+    /// order too; one that waits for an earlier sample's gives the same label later.
     deadlines: VecDeque<(Seq, u64)>,
     /// Hashes below this are watched.
     threshold: u64,
@@ -156,10 +157,10 @@ impl Learner {
         self.most_watched > 0 && hash <= self.threshold
     }
 
-    /// Returns whether the features of a value of the key with this hash are used.
+    /// Returns whether the features of a value of the key with this hash are used: to place it, or as a sample.
     #[must_use]
     pub(super) fn needs_row(&self, hash: u64) -> bool {
-        self.trees.is_some() || self.watches(hash)
+        self.learned.predictor == Predictor::Trees || self.watches(hash)
     }
 
     /// Returns the remaining lifetime by the trees, if there are any.

@@ -111,7 +111,10 @@ impl Placer {
     }
 
     fn expected(&self, key: KeyOf, by_rule: f64, row: impl FnOnce() -> Row) -> Expected {
-        let row = if self.learner.needs_row(key.hash) { row() } else { Row::default() };
+        if !self.learner.needs_row(key.hash) {
+            return Expected { row: Row::default(), by_rule, by_trees: None };
+        }
+        let row = row();
         Expected { row, by_rule, by_trees: self.learner.by_trees(&row) }
     }
 

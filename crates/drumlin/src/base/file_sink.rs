@@ -27,7 +27,11 @@ impl FileSink {
         FileSink { file, offset: 0, buffer: Vec::with_capacity(limit), limit }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Writes what is buffered.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
         let result = self.file.write_at(self.offset, &self.buffer);
         if !(drumlin_types::bug!("write-error-ignored") && result.is_err()) {
             result?;

@@ -46,6 +46,7 @@ impl Store {
             }
             _ => Vec::new(),
         };
+        let now = self.publisher.visible();
         let destination =
             OutputTarget { level: out, file_bytes, design, block_ns: self.costs.view().block_ns };
         OutputSpec {
@@ -75,7 +76,8 @@ impl Store {
                     is_flush: false,
                     policy: options.value_policy,
                     is_frozen: options.adaptation == Adaptation::Frozen,
-                    now: self.publisher.visible(),
+                    now,
+                    typical: self.lifetimes.typical(keyspace.id, now),
                     classes: 1,
                 },
             },

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 const SKETCH_SHARE: usize = 100;
 /// Bytes of memory for each watched key, and the most keys of a keyspace that are watched.
 const BYTES_PER_WATCHED: usize = 256;
-const MOST_WATCHED: usize = 65_536;
+const MOST_WATCHED: usize = 8192;
 /// Bytes of values that a flush or compaction writes for each class: this part of `file_bytes`, as a divisor, and at
 /// most a MiB. With fewer, neighbouring classes share a file.
 const CLASS_SHARE: u64 = 16;
@@ -121,6 +121,12 @@ impl Lifetimes {
         of.placer.learner.is_training_due()
     }
 
+    /// Returns the lifetime of a typical value of a keyspace at `now`.
+    pub(crate) fn typical(&self, keyspace: KeyspaceId, now: Seq) -> f64 {
+        let known = self.known.lock();
+        known.keyspaces.get(&keyspace).map_or(now as f64, |of| of.placer.typical(now)).max(1.0)
+    }
+
     /// Returns what was learned about a keyspace.
     pub(crate) fn learned(&self, keyspace: KeyspaceId) -> Option<Learned> {
         self.known.lock().keyspaces.get(&keyspace).map(|of| of.placer.learner.learned())
@@ -147,6 +153,8 @@ pub(crate) struct Placement {
     pub(crate) is_frozen: bool,
     /// Sequence number that ages are counted from.
     pub(crate) now: Seq,
+    /// Lifetime of a typical value when the job began.
+    pub(crate) typical: f64,
     /// Number of classes: value files that are open at a time.
     pub(crate) classes: usize,
 }
@@ -220,7 +228,7 @@ impl Placement {
 
     fn place(&self, known: &mut Known, of: KeyOf, expect: impl FnOnce(&Placer, f64) -> Expected) -> Placed {
         let placer = &mut self.of(known).placer;
-        let mut expected = expect(placer, placer.typical(self.now));
+        let mut expected = expect(placer, self.typical);
         if self.policy == ValuePolicy::MeanInterval {
             expected.by_trees = None;
         }
@@ -233,9 +241,7 @@ impl Placement {
     /// Keeps a sample of a placement if the key is watched.
     fn sample(&self, known: &mut Known, placed: &Placed, now: Seq) {
         if !self.is_frozen && self.policy == ValuePolicy::Lifetimes {
-            let placer = &mut self.of(known).placer;
-            let typical = placer.typical(self.now);
-            placer.learner.placed(placed.hash, now, &placed.expected, typical);
+            self.of(known).placer.learner.placed(placed.hash, now, &placed.expected, self.typical);
         }
     }
 

@@ -286,6 +286,7 @@ impl Separator {
 
     /// Ends the open value files with their table. Returns the value files that the table points to.
     pub(crate) fn end_table(&mut self) -> Result<Vec<ValueFileUse>> {
+        self.open.iter_mut().flatten().try_for_each(ValueWriter::seal)?;
         (0..self.open.len()).try_for_each(|class| self.end_file(class))?;
         let uses = std::mem::take(&mut self.uses).into_iter();
         let used = uses.map(|(id, (entries, bytes))| {

@@ -17,8 +17,10 @@ pub(super) struct ValueWriter {
     fs: Fs,
     path: PathBuf,
     id: ValueFileId,
-    /// `None` after `finish`.
+    /// `None` after `seal`.
     builder: Option<ValueFileBuilder<FileSink>>,
+    /// The file between `seal` and `finish`.
+    sealed: Option<(ValueFileSummary, FileSink)>,
     finished: bool,
 }
 
@@ -37,6 +39,7 @@ impl ValueWriter {
             path: path.to_owned(),
             id: settings.header.file,
             builder: None,
+            sealed: None,
             finished: false,
         };
         let builder = ValueFileBuilder::new(FileSink::new(file, write_bytes), settings);
@@ -70,15 +73,31 @@ impl ValueWriter {
 
     /// Returns the bytes written so far.
     pub(super) fn size(&self) -> u64 {
-        self.builder.as_ref().map_or(VALUE_HEADER_LEN as u64, ValueFileBuilder::written)
+        let sealed = || self.sealed.as_ref().map(|(summary, _)| summary.file_len);
+        let open = self.builder.as_ref().map(ValueFileBuilder::written);
+        open.or_else(sealed).unwrap_or(VALUE_HEADER_LEN as u64)
+    }
+
+    /// Writes the rest of the file, and syncs nothing. Several files are sealed before the first of them is finished,
+    /// so that its sync writes the data of all.
+    pub(super) fn seal(&mut self) -> Result<()> {
+        let Some(builder) = self.builder.take() else {
+            return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
+        };
+        let (summary, mut sink) = builder.finish().map_err(|error| self.error(error))?;
+        sink.flush().map_err(|e| Error::io(&self.path, "cannot write a value file", e))?;
+        self.sealed = Some((summary, sink));
+        Ok(())
     }
 
     /// Writes the rest, syncs the data and closes the file.
     pub(super) fn finish(&mut self) -> Result<ValueFileSummary> {
-        let Some(builder) = self.builder.take() else {
+        if self.sealed.is_none() {
+            self.seal()?;
+        }
+        let Some((summary, sink)) = self.sealed.take() else {
             return Err(Error::new(ErrorKind::Bug, "value file is already finished"));
         };
-        let (summary, sink) = builder.finish().map_err(|error| self.error(error))?;
         sink.finish().map_err(|e| Error::io(&self.path, "cannot finish a value file", e))?;
         self.finished = true;
         Ok(summary)
@@ -97,7 +116,7 @@ impl ValueWriter {
 
 impl Drop for ValueWriter {
     fn drop(&mut self) {
-        self.builder = None;
+        (self.builder, self.sealed) = (None, None);
         if !self.finished {
             // If this fails, recovery removes the file as an orphan.
             let _ = self.fs.unlink(&self.path, FileKind::Value);
