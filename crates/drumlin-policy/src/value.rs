@@ -12,10 +12,10 @@
 //! g sqrt(age) / (2 - g)
 //! ```
 //!
-//! Reading and copying a file costs 2 - g for the g that it frees. An old file is taken rather than a young one with
-//! as much garbage: what is still alive in it has been alive for long, so little of it will become garbage soon.
-//! (The log-structured file system of Rosenblum and Ousterhout multiplies by the age itself. With values divided by
-//! lifetime, the root copies less.)
+//! Reading and copying a file costs 2 - g for the g that it frees. An old file is taken rather than a young one with as
+//! much garbage: what is still alive in it has been alive for long, so little of it will become garbage soon. This is
+//! the benefit/cost ratio of Rosenblum and Ousterhout (ACM TOCS 10(1), 1992, utilization 1 - g), with the root of the
+//! age instead of the age.
 //!
 //! Copying the live records of a collected file costs (1 - g)/g <= 1/(S - 1) bytes for each byte of garbage in it. A
 //! value that a user wrote becomes garbage at most once. So all copies together are at most 1/(S - 1) times the bytes
@@ -23,8 +23,8 @@
 //! to it any more; until then its copied values take space twice.
 //!
 //! The collectors of TerarkDB and Titan go by a ratio of garbage alone. Here the ratio follows from the space target.
-//! What tables point to is an upper bound: an overwritten version counts until a compaction
-//! drops it, and a table that is partly replaced counts with its whole list. So garbage is found late, never too early.
+//! What tables point to is an upper bound: an overwritten version counts until a compaction drops it, and a table that
+//! is partly replaced counts with its whole list. So garbage is found late, never too early.
 //!
 //! The *known excess* is the number of bytes above the target: total - S * referenced. Newer runs may supersede all but
 //! the values of the run that points to most bytes. The *possible excess* counts only those as referenced. By them
@@ -47,7 +47,8 @@ pub struct ValueFileSizes {
     pub total: u64,
     /// Bytes of the records that tables point to.
     pub referenced: u64,
-    /// Writes to the store since the file was created.
+    /// Writes to the store since the file was created, which is not when its values were written. Equal ages order
+    /// files by their share of garbage.
     pub age: u64,
 }
 

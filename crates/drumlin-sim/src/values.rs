@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use drumlin_policy::lifetime::history::{Version, fold};
-use drumlin_policy::lifetime::{CLASSES, KeyOf, Learned, Placer, Sketch};
+use drumlin_policy::lifetime::{CLASSES, KeyOf, Learned, Placer, RecentWrites};
 use drumlin_policy::value::{ValueFileSizes, to_collect};
 use drumlin_types::history::History;
 
@@ -18,14 +18,14 @@ use drumlin_types::history::History;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collector {
     /// One class; the file with the largest share of garbage first.
-    Greedy,
+    GarbageRatio,
     /// One class; the file with the highest score first.
-    OneClass,
+    AgeScore,
     /// Classes by predicted lifetime.
     Lifetimes {
-        /// Keys that the sketch of recent writes has room for.
-        sketched: usize,
-        /// Keys that are watched at most to train trees; 0 for the rule alone.
+        /// Keys that the table of recent writes has room for.
+        remembered: usize,
+        /// Keys that are watched at most to train a model; 0 for the rule alone.
         watched: usize,
     },
 }
@@ -117,7 +117,7 @@ pub struct ValueWorld {
     live: BTreeMap<u32, Live>,
     files: BTreeMap<usize, File>,
     next_file: usize,
-    sketch: Sketch,
+    recent: RecentWrites,
     placer: Placer,
     report: ValueReport,
 }
@@ -129,8 +129,8 @@ impl ValueWorld {
     /// Creates an empty store.
     #[must_use]
     pub fn new(setup: ValueSetup) -> ValueWorld {
-        let (sketched, watched) = match setup.collector {
-            Collector::Lifetimes { sketched, watched } => (sketched, watched),
+        let (remembered, watched) = match setup.collector {
+            Collector::Lifetimes { remembered, watched } => (remembered, watched),
             _ => (0, 0),
         };
         ValueWorld {
@@ -141,7 +141,7 @@ impl ValueWorld {
             live: BTreeMap::new(),
             files: BTreeMap::new(),
             next_file: 0,
-            sketch: Sketch::new(sketched * 16),
+            recent: RecentWrites::new(remembered * 16),
             placer: Placer::new(watched),
             report: ValueReport::default(),
         }
@@ -171,7 +171,7 @@ impl ValueWorld {
 
     fn classes(&self, bytes: u64) -> usize {
         match self.setup.collector {
-            Collector::Greedy | Collector::OneClass => 1,
+            Collector::GarbageRatio | Collector::AgeScore => 1,
             Collector::Lifetimes { .. } => (bytes / self.setup.class_bytes).clamp(1, CLASSES as u64) as usize,
         }
     }
@@ -188,8 +188,8 @@ impl ValueWorld {
             self.flush_key(key, &versions, typical, &mut open);
         }
         if let Some(mut training) = self.placer.learner.begin_training() {
-            let trees = core::iter::repeat_with(|| training.step()).flatten().next();
-            trees.into_iter().for_each(|trees| self.placer.learner.trained(trees));
+            let model = core::iter::repeat_with(|| training.step()).flatten().next();
+            model.into_iter().for_each(|model| self.placer.learner.trained(model));
         }
         self.collect();
         let space = self.space();
@@ -209,26 +209,30 @@ impl ValueWorld {
         if let Some((first, _)) = versions.first() {
             self.placer.learner.written(hash, *first);
         }
-        let mut before = None;
+        // As in a store, where the newest version of a key comes first.
+        let newest = versions.last().filter(|(_, bytes)| bytes.is_some());
+        let before = newest.and_then(|(seq, _)| self.recent.write(hash, *seq));
         for (seq, bytes) in versions {
             if let Some((older, _)) = past {
                 self.placer.completed(seq - older);
             }
             if bytes.is_none() {
-                self.sketch.forget(hash);
                 past = None;
                 continue;
             }
-            before = self.sketch.write(hash, *seq);
+            self.recent.write(hash, *seq);
             let newer = Version { seq: *seq, history: None };
             let history =
                 past.map(|(older, history)| fold(newer, Version { seq: older, history: history.as_ref() }));
             past = Some((*seq, history));
         }
+        if newest.is_none() {
+            self.recent.forget(hash);
+        }
         let (Some((seq, Some(bytes))), Some((_, history))) = (versions.last().copied(), past) else { return };
         let expected = self.placer.at_flush(KeyOf { hash, bytes }, seq, before, typical);
         self.placer.predicted(&expected, bytes);
-        self.placer.learner.placed(hash, seq, &expected, typical);
+        self.placer.learner.placed(hash, seq, seq, &expected, typical);
         let class = self.placer.class(&expected, open.files.len());
         let file = self.add(open, class, key, seq, bytes);
         self.report.flushed += bytes;
@@ -270,7 +274,7 @@ impl ValueWorld {
         loop {
             let ids: Vec<usize> = self.files.keys().copied().collect();
             let age = |file: &File| {
-                if self.setup.collector == Collector::Greedy { 1 } else { self.seq - file.created }
+                if self.setup.collector == Collector::GarbageRatio { 1 } else { self.seq - file.created }
             };
             let sizes: Vec<ValueFileSizes> = self
                 .files
@@ -303,7 +307,7 @@ impl ValueWorld {
             let of = KeyOf { hash: hash(key), bytes: live.bytes };
             let expected = self.placer.at_copy(of, version, now, typical);
             self.placer.predicted(&expected, live.bytes);
-            self.placer.learner.placed(of.hash, now, &expected, typical);
+            self.placer.learner.placed(of.hash, seq, now, &expected, typical);
             let class = self.placer.class(&expected, classes);
             let file = self.add(&mut open, class, key, seq, live.bytes);
             self.report.copied += live.bytes;

@@ -68,7 +68,7 @@ fn uniform_overwrites_cost_what_the_closed_form_says() {
         assert!((uniform(space) - copies).abs() < 1e-4, "{space}: {}", uniform(space));
     }
     for target in [1.25, 1.5] {
-        let report = zipf(10_000, 0.0, target, Collector::Greedy);
+        let report = zipf(10_000, 0.0, target, Collector::GarbageRatio);
         let ratio = report.copies() / uniform(report.mean_space());
         assert!((ratio - 1.0).abs() < 0.08, "target {target}: {ratio} of the closed form, {report:?}");
         assert!(report.peak_space <= target + 1e-9, "{report:?}");
@@ -83,11 +83,12 @@ fn lifetimes_save_copies_where_some_keys_are_written_more_often() {
         assert!(report.mean_space() <= 1.25, "{report:?}");
         report.copies()
     };
-    let lifetimes = Collector::Lifetimes { sketched: keys / 4, watched: 0 };
-    let skewed = [Collector::Greedy, Collector::OneClass, lifetimes].map(|collector| run(0.9, collector));
+    let lifetimes = Collector::Lifetimes { remembered: keys / 4, watched: 0 };
+    let skewed =
+        [Collector::GarbageRatio, Collector::AgeScore, lifetimes].map(|collector| run(0.9, collector));
     assert!(skewed[2] <= 0.7 * skewed[0], "zipf 0.9: {skewed:?}");
     assert!(skewed[1] <= 0.92 * skewed[0], "the score alone: {skewed:?}");
-    let flat = [Collector::Greedy, lifetimes].map(|collector| run(0.2, collector));
+    let flat = [Collector::GarbageRatio, lifetimes].map(|collector| run(0.2, collector));
     assert!(flat[1] <= 1.03 * flat[0], "zipf 0.2: {flat:?}");
 }
 
@@ -95,9 +96,11 @@ fn lifetimes_save_copies_where_some_keys_are_written_more_often() {
 #[test]
 fn copies_stay_within_the_bound() {
     for target in [1.1, 1.5, 3.0] {
-        for collector in
-            [Collector::Greedy, Collector::OneClass, Collector::Lifetimes { sketched: 500, watched: 500 }]
-        {
+        for collector in [
+            Collector::GarbageRatio,
+            Collector::AgeScore,
+            Collector::Lifetimes { remembered: 500, watched: 500 },
+        ] {
             let report = zipf(4000, 0.7, target, collector);
             let bound = 1.0 / (target - 1.0);
             assert!(report.copies() <= bound, "{collector:?} at {target}: {} > {bound}", report.copies());

@@ -1,5 +1,5 @@
-//! The write history of a key. A pointer to a value in a value file has room for it, so that the lifetime of the value
-//! can be predicted without a lookup. Reserved: the engine writes no histories.
+//! The write history of a key. The pointer to a value in a value file carries it, so that the lifetime of the value can
+//! be predicted without a lookup.
 //!
 //! The history of a version lists the older writes of its key that merges and flushes have dropped in favour of newer
 //! ones. It holds their number, the distances between the newest eight, and decayed sums of all others (the

@@ -78,13 +78,14 @@ pub(crate) enum SimKind {
     Growth(GrowthArgs),
     /// Simulate value files: what garbage collection copies, by collector and load (DumpKV)
     ///
-    /// Columns of the table: copies = bytes copied per flushed byte; space = mean bytes of value files per live byte;
-    /// peak = the largest; rule and trees = mean error of the two predictors of lifetimes, in doublings. All but the
-    /// target and the predictions come from the last three quarters of the load.
+    /// Columns of the table: copies = bytes copied per flushed byte, and space = mean bytes of value files per live
+    /// byte, both of the last three quarters of the load; peak = the largest of the whole load; rule and model = mean
+    /// error of the two predictors of lifetimes over the newest 8192 labels, in doublings.
     ///
-    /// Collectors: `garbage ratio` takes the file with most garbage (as TerarkDB and Titan do); `score` prefers old
-    /// files, as the store does; `lifetimes` writes values with similar lifetimes to the same files, by the rule alone
-    /// or also by trained trees. Versions become garbage when a flush supersedes them; a store finds garbage later.
+    /// Collectors: `garbage-ratio` takes the files with the largest share of garbage (as TerarkDB and Titan do);
+    /// `age-score` prefers old files; `mean-interval` does so too, and writes values with similar lifetimes to the same
+    /// files, as predicted from the write history of their key; `lifetimes`, the default of a store, also trains a
+    /// model. Versions become garbage when a flush supersedes them; a store finds garbage later.
     #[command(after_help = "Example: drumlin sim values --load zipf:0.9 --target 1.25,1.5")]
     Values(ValuesArgs),
 }
@@ -92,7 +93,7 @@ pub(crate) enum SimKind {
 /// Arguments of the value files.
 #[derive(Args, Debug)]
 pub(crate) struct ValuesArgs {
-    /// Loads: zipf:THETA, or mixed (queues, counters, sessions and archives)
+    /// Loads: zipf:THETA with THETA from 0 to below 1, or mixed (queues, counters, sessions and archives)
     #[arg(
         long = "load",
         value_delimiter = ',',
@@ -101,11 +102,12 @@ pub(crate) struct ValuesArgs {
     )]
     pub(crate) loads: Vec<String>,
 
-    /// Also the writes of this trace; repeatable. CSV with the columns op, key (or lba) and size (or bytes); - is stdin
+    /// Also the writes of this trace; repeatable. CSV with the columns op (P or D; others are skipped), key (or lba)
+    /// and size (or bytes); - is stdin
     #[arg(long = "trace", value_name = "FILE")]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// Space targets: bytes of value files per live byte
+    /// Space targets: bytes of value files per live byte, from 1.05 to 10
     #[arg(long = "target", value_delimiter = ',', value_name = "RATIO,..", default_value = "1.25,1.5")]
     pub(crate) targets: Vec<f64>,
 

@@ -21,6 +21,11 @@ const VALUE_BYTES: u64 = 4096;
 /// Operations of the mixed load for each key of the others.
 const MIXED_PER_KEY: u64 = 20;
 
+/// Most writes of a load, which are held in memory.
+const MOST_WRITES: u64 = 100_000_000;
+/// Most bytes of a value in a trace.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// A write: the key, and the bytes of the value unless it is a delete.
 type Write = (u32, Option<u64>);
 
@@ -37,16 +42,19 @@ pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
     if let Some(target) = args.targets.iter().find(|target| !(1.05..=10.0).contains(*target)) {
         return Err(Failure::Usage(format!("--target {target}: a target is within 1.05 and 10")));
     }
+    if args.keys.saturating_mul(args.updates.max(MIXED_PER_KEY)) > MOST_WRITES {
+        return Err(Failure::Usage(format!("more than {MOST_WRITES} writes: lower --keys or --updates")));
+    }
     let loads = args.loads.iter().map(|load| Ok((load.clone(), known_load(load, args)?)));
     let traces = args.traces.iter().map(|path| Ok((path.display().to_string(), trace(path)?)));
     let loads: Vec<(String, Vec<Write>)> = loads.chain(traces).collect::<Result<_>>()?;
     let watched = 8192;
-    let sketched = (args.keys as usize / 4).max(8);
+    let remembered = (args.keys as usize / 4).max(8);
     let collectors = [
-        ("garbage ratio", Collector::Greedy),
-        ("score", Collector::OneClass),
-        ("lifetimes, rule", Collector::Lifetimes { sketched, watched: 0 }),
-        ("lifetimes, trees", Collector::Lifetimes { sketched, watched }),
+        ("garbage-ratio", Collector::GarbageRatio),
+        ("age-score", Collector::AgeScore),
+        ("mean-interval", Collector::Lifetimes { remembered, watched: 0 }),
+        ("lifetimes", Collector::Lifetimes { remembered, watched }),
     ];
     let shown = Progress::steps("sim values", (loads.len() * collectors.len() * args.targets.len()) as u64);
     let mut lines = Vec::new();
@@ -91,7 +99,7 @@ fn run(writes: &[Write], target: f64, collector: Collector, args: &ValuesArgs) -
 /// Returns the writes of a load that is known by name.
 fn known_load(load: &str, args: &ValuesArgs) -> Result<Vec<Write>> {
     if load == "mixed" {
-        return Ok(mixed(args.keys * MIXED_PER_KEY));
+        return Ok(mixed(args.keys * MIXED_PER_KEY, args.seed));
     }
     let theta = load.strip_prefix("zipf:").and_then(|theta| theta.parse::<f64>().ok());
     let Some(theta) = theta.filter(|theta| (0.0..1.0).contains(theta)) else {
@@ -113,8 +121,8 @@ fn known_load(load: &str, args: &ValuesArgs) -> Result<Vec<Write>> {
 /// Returns queues, counters, sessions and archives: 30 % queue items of 2 KiB that are deleted after about 60,000
 /// operations, 25 % updates of 2000 counters, 20 % keys that are written three times in a short time and deleted after
 /// 640,000 or more, and 25 % archived values of 6 KiB that are deleted after 1.2 million or more.
-fn mixed(operations: u64) -> Vec<Write> {
-    let mut random = Random::new(5, "mixed", 0);
+fn mixed(operations: u64, seed: u64) -> Vec<Write> {
+    let mut random = Random::new(seed, "mixed", 0);
     let mut due: BTreeMap<u64, Vec<Write>> = BTreeMap::new();
     let mut next = 10_000u32;
     let mut writes = Vec::with_capacity(operations as usize);
@@ -186,7 +194,11 @@ fn trace(path: &Path) -> Result<Vec<Write>> {
         };
         let text = std::str::from_utf8(&record[size]).ok();
         let bytes = text.and_then(|text| text.trim().parse::<u64>().ok());
-        let bytes = if is_delete { None } else { Some(bytes.ok_or_else(|| bad("the size is no number"))?) };
+        let bytes = bytes.filter(|bytes| *bytes <= MOST_BYTES);
+        let bytes = match is_delete {
+            true => None,
+            false => Some(bytes.ok_or_else(|| bad("the size is no number of bytes up to 4 GiB"))?),
+        };
         let count = keys.len() as u32;
         let id = *keys.entry(std::mem::take(&mut record[key])).or_insert(count);
         writes.push((id, bytes));
@@ -211,7 +223,7 @@ fn print_json(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
             "trainings": trainings,
             "labels": labels,
             "rule_error": errors[0],
-            "trees_error": errors[1],
+            "model_error": errors[1],
             "placed_by": format!("{predictor:?}").to_lowercase(),
         })
     };
@@ -222,13 +234,13 @@ fn print_table(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
     let wide = lines.iter().map(|line| line.load.len()).max().unwrap_or(0).max(4);
     out.line(&format!(
         "{:<wide$}  {:<18}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}",
-        "load", "collector", "target", "copies", "space", "peak", "rule", "trees"
+        "load", "collector", "target", "copies", "space", "peak", "rule", "model"
     ))?;
     let error = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{error:.2}"));
     for Line { load, collector, target, report, learned } in lines {
-        let [rule, trees] = learned.errors.map(error);
+        let [rule, model] = learned.errors.map(error);
         out.line(&format!(
-            "{load:<wide$}  {collector:<18}{target:>6}{:>8.3}{:>8.3}{:>8.3}{rule:>8}{trees:>8}",
+            "{load:<wide$}  {collector:<18}{target:>6}{:>8.3}{:>8.3}{:>8.3}{rule:>8}{model:>8}",
             report.copies(),
             report.mean_space(),
             report.peak_space

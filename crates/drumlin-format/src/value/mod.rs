@@ -27,7 +27,7 @@
 //!
 //! A tree entry of the kind `PutPointer` holds a `pointer`.
 //!
-//! Reserved: the engine writes no maps, no histories, no places that are gone, and one class only. A compaction copies
+//! Reserved: the engine writes no maps and no places that are gone. A compaction copies
 //! a live value to a new file and replaces its pointer. The engine does not read key blocks, properties and footers
 //! either; they let a tool, or a collector that reads no table, find all records.
 //!
@@ -90,7 +90,7 @@ pub struct ValueFileHeader {
     pub created_seq: Seq,
     /// Keyspace of all its values.
     pub keyspace: KeyspaceId,
-    /// Lifetime class, 0 for the shortest.
+    /// Lifetime class, 0 to 5; 0 for the shortest.
     pub class: u8,
 }
 

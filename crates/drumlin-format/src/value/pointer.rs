@@ -14,8 +14,8 @@
 //!
 //! Values that expire stay in the tree.
 //!
-//! Reserved, not written by this version: histories, and places that are *gone*. The place of an entry is gone when its
-//! value file was collected and no reader can see the entry, which remains for the order and the history of its key.
+//! Reserved, not written by this version: places that are *gone*. The place of an entry is gone when its value file was
+//! collected and no reader can see the entry, which remains for the order and the history of its key.
 
 use super::RecordPlace;
 use crate::bytes::{Reader, put_u16, put_varint};

@@ -1,16 +1,18 @@
-//! What the trees see of a value when its class is chosen.
+//! What the model sees of a value when its class is chosen.
 //!
 //! ```text
 //! 0      age of the value          9   mean interval (the rule's prediction)     12..21  decayed writes,
 //! 1..8   newest gaps between      10   number of past writes                             per window
-//!        writes, newest first     11   bytes
+//!        writes, newest first     11   bytes before compression
 //! ```
 //!
-//! Times and sizes are in half steps of their binary logarithm, decayed writes in quarter steps. Bin 0: unknown.
+//! Features 0 to 11 are in half doublings, 12 to 21 in quarter doublings; bin 0: unknown. A flush knows the table of
+//! recent writes alone: feature 1 is the gap to the last write and 2 the mean of the older gaps; 3 to 8 and 12 to 21
+//! are unknown.
 
 use super::histogram::quarter_steps;
 use super::history::{Version, decayed_writes};
-use super::sketch::Seen;
+use super::recent::Seen;
 use super::trees::{BINS, Row};
 use drumlin_types::Seq;
 use drumlin_types::history::KEPT_GAPS;

@@ -1,19 +1,20 @@
-//! Learns lifetimes: watches some keys, labels what was predicted for them, and decides whether trees or the rule
+//! Learns lifetimes: watches some keys, labels what was predicted for them, and decides whether the model or the rule
 //! places values.
 //!
-//! A *watched* key is one whose hash is below a threshold; the threshold falls when there are too many. When a value of
-//! a watched key is placed, its features and both predictions become a sample. The next write or delete of the key that
-//! a flush meets gives the label
+//! A *watched* key is one whose hash is below a threshold. The threshold falls when there are too many and rises when
+//! there are few. When the newest value of a watched key is placed, its features and both predictions become a sample.
+//! The next large value or tombstone of the key that a flush meets gives the label
 //!
 //! ```text
 //! y = log2(1 + min(remaining lifetime, H))        H = 16 l0, within 2^10 and 2^26
 //! ```
 //!
-//! or else the deadline H after the sample. So each label is exact, and values that live for very long give labels too.
+//! and a deadline H after the sample does so otherwise. So values that live for very long give labels too, and no label
+//! is a guess. Small values, merge operands, values that expire and range tombstones are not seen.
 //!
-//! After 8,192 new labels the trees are trained anew on the newest 32,768 rows. Trees and rule are judged by their mean
-//! error |y - prediction| over recent labels; the better one places values. A switch takes an advantage of 5 %, and
-//! 4,096 labels since the last one.
+//! After 8,192 new labels the model is trained anew on the newest rows, up to 32,768. Model and rule are judged by
+//! their mean error |y - prediction| over recent labels; the better one places values. A switch takes an advantage of 5
+//! %, and 4,096 labels since the last one.
 
 use super::trees::{Labelled, Row, Training, Trees};
 use crate::real::{exp, ln};
@@ -35,6 +36,10 @@ const LABELS_PER_SWITCH: usize = 4096;
 const ADVANTAGE: f64 = 0.95;
 /// Samples of one key that wait for a label at most.
 const MOST_SAMPLES: usize = 4;
+/// Deadlines per key that may be watched. When there are more, those of labelled samples are removed.
+const MOST_DEADLINES: usize = 4;
+/// The threshold rises while fewer than this part of the keys that may be watched are, as a divisor.
+const FEW_WATCHED: usize = 4;
 /// H in units of l0, and its bounds.
 const HORIZON: f64 = 16.0;
 const LEAST_HORIZON: f64 = 1024.0;
@@ -50,8 +55,8 @@ pub enum Predictor {
     /// The mean interval.
     #[default]
     Rule,
-    /// The trained trees.
-    Trees,
+    /// The trained model.
+    Model,
 }
 
 /// A prediction for one value.
@@ -61,28 +66,36 @@ pub struct Expected {
     pub row: Row,
     /// Remaining lifetime by the rule; may be infinite.
     pub by_rule: f64,
-    /// Remaining lifetime by the trees, if there are any.
-    pub by_trees: Option<f64>,
+    /// Remaining lifetime by the model, if there is one.
+    pub by_model: Option<f64>,
 }
 
 /// A sample that waits for its label.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     row: Row,
+    /// Sequence number of the value.
+    seq: Seq,
     placed: Seq,
     horizon: f64,
-    /// Predicted labels of rule and trees.
+    /// Predicted labels of rule and model.
     predicted: [Option<f32>; 2],
 }
 
-/// What the last training did, for explanations.
+impl Sample {
+    fn deadline(&self) -> Seq {
+        self.placed.saturating_add(self.horizon as u64)
+    }
+}
+
+/// The state of a learner, for explanations.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Learned {
     /// Number of completed trainings.
     pub trainings: u64,
     /// Number of labels so far.
     pub labels: u64,
-    /// Mean errors of rule and trees in binary orders of magnitude, over recent labels.
+    /// Mean errors of rule and model, in doublings, over the newest 8,192 labels that both predicted.
     pub errors: [Option<f64>; 2],
     /// Which predictor places values.
     pub predictor: Predictor,
@@ -92,11 +105,11 @@ impl fmt::Display for Learned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = match self.predictor {
             Predictor::Rule => "the mean interval of a key",
-            Predictor::Trees => "the trees",
+            Predictor::Model => "the model",
         };
         write!(f, "{} labels, {} trainings; values are placed by {by}", self.labels, self.trainings)?;
-        if let [Some(rule), Some(trees)] = self.errors {
-            write!(f, "; mean error in doublings: mean interval {rule:.2}, trees {trees:.2}")?;
+        if let [Some(rule), Some(model)] = self.errors {
+            write!(f, "; mean error in doublings: mean interval {rule:.2}, model {model:.2}")?;
         }
         Ok(())
     }
@@ -116,8 +129,9 @@ pub struct Learner {
     rows: VecDeque<Labelled>,
     /// Labels since the last training.
     fresh: usize,
-    /// Errors of rule and trees for the newest labels that both predicted.
+    /// Errors of rule and model for the newest labels that both predicted, and their sums.
     errors: VecDeque<[f32; 2]>,
+    error_sums: [f64; 2],
     since_switch: usize,
     trees: Option<Trees>,
     learned: Learned,
@@ -136,19 +150,26 @@ impl Learner {
             rows: VecDeque::new(),
             fresh: 0,
             errors: VecDeque::new(),
+            error_sums: [0.0; 2],
             since_switch: 0,
             trees: None,
             learned: Learned::default(),
         }
     }
 
-    /// Returns the bytes of memory that a learner takes at most.
+    /// Returns the bytes of memory that a learner takes at most, its trainings included.
     #[must_use]
     pub fn most_bytes(most_watched: usize) -> usize {
-        // A sample in its list, the list in the map, and two deadlines.
-        let watched = most_watched * (size_of::<Sample>() + 2 * size_of::<(u64, Vec<Sample>)>() + 32);
-        let rows = (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS) * size_of::<Labelled>();
-        watched + 2 * rows + JUDGED * size_of::<[f32; 2]>()
+        if most_watched == 0 {
+            return 0;
+        }
+        // Lists have room for four samples, and maps are half full at worst.
+        let key = MOST_SAMPLES * size_of::<Sample>() + 2 * size_of::<(u64, Vec<Sample>)>();
+        let watched = most_watched * (key + MOST_DEADLINES * size_of::<(Seq, u64)>());
+        // The rows, those of a training with their residuals and order, and a deque's spare room.
+        let row = 3 * size_of::<Labelled>() + size_of::<f64>() + 2 * size_of::<u32>();
+        let rows = (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS) * row;
+        watched + rows + 2 * JUDGED * size_of::<[f32; 2]>()
     }
 
     /// Returns whether samples of the key with this hash are kept.
@@ -160,12 +181,12 @@ impl Learner {
     /// Returns whether the features of a value of the key with this hash are used: to place it, or as a sample.
     #[must_use]
     pub(super) fn needs_row(&self, hash: u64) -> bool {
-        self.learned.predictor == Predictor::Trees || self.watches(hash)
+        self.learned.predictor == Predictor::Model || self.watches(hash)
     }
 
     /// Returns the remaining lifetime by the trees, if there are any.
     #[must_use]
-    pub fn by_trees(&self, row: &Row) -> Option<f64> {
+    pub fn by_model(&self, row: &Row) -> Option<f64> {
         let trees = self.trees.as_ref()?;
         Some((exp(trees.predict(row) * core::f64::consts::LN_2) - 1.0).max(0.0))
     }
@@ -173,8 +194,8 @@ impl Learner {
     /// Returns the lifetime by which a value is placed.
     #[must_use]
     pub fn lifetime(&self, expected: &Expected) -> f64 {
-        match (self.learned.predictor, expected.by_trees) {
-            (Predictor::Trees, Some(lifetime)) => lifetime,
+        match (self.learned.predictor, expected.by_model) {
+            (Predictor::Model, Some(lifetime)) => lifetime,
             _ => expected.by_rule,
         }
     }
@@ -182,48 +203,72 @@ impl Learner {
     /// Returns the state of learning.
     #[must_use]
     pub fn learned(&self) -> Learned {
-        let mean = |index: usize| {
-            let sum: f64 = self.errors.iter().map(|errors| f64::from(errors[index])).sum();
-            (!self.errors.is_empty()).then(|| sum / self.errors.len() as f64)
-        };
-        Learned { errors: [mean(0), mean(1)], ..self.learned }
+        let mean = |sum: f64| (!self.errors.is_empty()).then(|| sum / self.errors.len() as f64);
+        Learned { errors: self.error_sums.map(mean), ..self.learned }
     }
 
-    /// Notes that a value of a watched key was placed at `now`. `typical` is l0.
-    pub fn placed(&mut self, hash: u64, now: Seq, expected: &Expected, typical: f64) {
+    /// Notes that the value `seq` of a watched key, its newest one, was placed at `now`. `typical` is l0.
+    pub fn placed(&mut self, hash: u64, seq: Seq, now: Seq, expected: &Expected, typical: f64) {
         if !self.watches(hash) {
             return;
         }
         let horizon = (HORIZON * typical).clamp(LEAST_HORIZON, MOST_HORIZON);
         let label = |lifetime: f64| log2_1(lifetime.min(horizon)) as f32;
-        let predicted = [Some(label(expected.by_rule)), expected.by_trees.map(label)];
+        let predicted = [Some(label(expected.by_rule)), expected.by_model.map(label)];
         let samples = self.watched.entry(hash).or_default();
         if samples.len() >= MOST_SAMPLES {
             return;
         }
-        samples.push(Sample { row: expected.row, placed: now, horizon, predicted });
+        samples.push(Sample { row: expected.row, seq, placed: now, horizon, predicted });
         let deadline = now.saturating_add(horizon as u64);
         // Horizons change little, so deadlines are nearly in order.
         let at =
             self.deadlines.iter().rposition(|(other, _)| *other <= deadline).map_or(0, |before| before + 1);
         self.deadlines.insert(at, (deadline, hash));
         while self.watched.len() > self.most_watched {
-            self.threshold /= 2;
-            let threshold = self.threshold;
-            self.watched.retain(|hash, _| *hash <= threshold);
-            self.deadlines.retain(|(_, hash)| *hash <= threshold);
+            self.watch_fewer();
+        }
+        if self.deadlines.len() > MOST_DEADLINES * self.most_watched {
+            let watched = &self.watched;
+            self.deadlines.retain(|(deadline, hash)| {
+                let is_of = |sample: &Sample| sample.deadline() == *deadline;
+                watched.get(hash).is_some_and(|samples| samples.iter().any(is_of))
+            });
+            // So that it does not happen at each placement.
+            while self.deadlines.len() > MOST_DEADLINES / 2 * self.most_watched {
+                self.watch_fewer();
+            }
         }
     }
 
-    /// Notes that the key with this hash was written or deleted at `seq`.
+    fn watch_fewer(&mut self) {
+        self.threshold /= 2;
+        let threshold = self.threshold;
+        self.watched.retain(|hash, _| *hash <= threshold);
+        self.deadlines.retain(|(_, hash)| *hash <= threshold);
+    }
+
+    /// Notes that the key with this hash was written or deleted at `seq`. Samples of this value and of newer ones, as
+    /// of a flush that is repeated, wait on.
     pub fn written(&mut self, hash: u64, seq: Seq) {
         if !self.watches(hash) {
             return;
         }
-        let Some(samples) = self.watched.remove(&hash) else { return };
-        for sample in samples {
+        let Some(samples) = self.watched.get_mut(&hash) else { return };
+        let ended: Vec<Sample> = samples.extract_if(.., |sample| sample.seq < seq).collect();
+        if samples.is_empty() {
+            self.watched.remove(&hash);
+        }
+        for sample in ended {
             let lifetime = (seq.saturating_sub(sample.placed) as f64).min(sample.horizon);
             self.label(&sample, log2_1(lifetime));
+        }
+    }
+
+    /// Forgets the samples of the key with this hash. For writes while nothing is learned.
+    pub fn discard(&mut self, hash: u64) {
+        if self.watches(hash) {
+            self.watched.remove(&hash);
         }
     }
 
@@ -231,13 +276,14 @@ impl Learner {
     pub fn expire(&mut self, now: Seq) {
         while let Some((_, hash)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
             let Some(samples) = self.watched.get_mut(&hash) else { continue };
-            let is_due = |sample: &Sample| sample.placed.saturating_add(sample.horizon as u64) <= now;
-            let due: Vec<Sample> = samples.iter().copied().filter(is_due).collect();
-            samples.retain(|sample| !is_due(sample));
+            let due: Vec<Sample> = samples.extract_if(.., |sample| sample.deadline() <= now).collect();
             if samples.is_empty() {
                 self.watched.remove(&hash);
             }
             due.iter().for_each(|sample| self.label(sample, log2_1(sample.horizon)));
+        }
+        if self.watched.len() < self.most_watched / FEW_WATCHED {
+            self.threshold = self.threshold.saturating_mul(2).saturating_add(1);
         }
     }
 
@@ -248,12 +294,14 @@ impl Learner {
         self.rows.push_back(Labelled { row: sample.row, label: label as f32 });
         self.fresh += 1;
         self.learned.labels += 1;
-        let [Some(rule), Some(trees)] = sample.predicted else { return };
-        if self.errors.len() >= JUDGED {
-            self.errors.pop_front();
-        }
+        let [Some(rule), Some(model)] = sample.predicted else { return };
         let error = |predicted: f32| (predicted - label as f32).abs();
-        self.errors.push_back([error(rule), error(trees)]);
+        let errors = [error(rule), error(model)];
+        let oldest = if self.errors.len() >= JUDGED { self.errors.pop_front() } else { None };
+        self.errors.push_back(errors);
+        for (index, sum) in self.error_sums.iter_mut().enumerate() {
+            *sum += f64::from(errors[index]) - oldest.map_or(0.0, |oldest| f64::from(oldest[index]));
+        }
         self.since_switch += 1;
         if self.since_switch >= LABELS_PER_SWITCH {
             self.judge();
@@ -263,10 +311,10 @@ impl Learner {
     /// Changes the predictor if the other one is clearly better.
     fn judge(&mut self) {
         self.since_switch = 0;
-        let [Some(rule), Some(trees)] = self.learned().errors else { return };
+        let [Some(rule), Some(model)] = self.learned().errors else { return };
         self.learned.predictor = match self.learned.predictor {
-            Predictor::Rule if trees <= ADVANTAGE * rule => Predictor::Trees,
-            Predictor::Trees if rule <= ADVANTAGE * trees => Predictor::Rule,
+            Predictor::Rule if model <= ADVANTAGE * rule => Predictor::Model,
+            Predictor::Model if rule <= ADVANTAGE * model => Predictor::Rule,
             same => same,
         };
     }
@@ -298,16 +346,19 @@ mod tests {
     use super::*;
 
     fn expected(row: Row, by_rule: f64, learner: &Learner) -> Expected {
-        Expected { row, by_rule, by_trees: learner.by_trees(&row) }
+        Expected { row, by_rule, by_model: learner.by_model(&row) }
     }
 
     #[test]
     fn labels_are_exact_lifetimes_up_to_the_horizon() {
         let mut learner = Learner::new(10);
         let known = expected(Row::default(), 50.0, &learner);
-        learner.placed(1, 100, &known, 100.0);
-        learner.placed(2, 100, &known, 100.0);
-        learner.placed(3, 120, &known, 100.0);
+        learner.placed(1, 100, 100, &known, 100.0);
+        learner.placed(2, 100, 100, &known, 100.0);
+        learner.placed(3, 120, 120, &known, 100.0);
+        learner.written(1, 100);
+        learner.written(1, 50);
+        assert_eq!(learner.learned().labels, 0, "the value itself, met again, and an older one");
         learner.written(1, 163);
         learner.expire(1699);
         assert_eq!(learner.learned().labels, 1);
@@ -325,18 +376,36 @@ mod tests {
         let mut learner = Learner::new(100);
         let known = expected(Row::default(), 50.0, &learner);
         for key in 0..10_000u64 {
-            learner.placed(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), key, &known, 100.0);
+            learner.placed(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), key, key, &known, 100.0);
             assert!(learner.watched.len() <= 100 && learner.deadlines.len() <= 400);
         }
         assert!(learner.watched.len() > 20, "{}", learner.watched.len());
         let mut nothing = Learner::new(0);
-        nothing.placed(0, 1, &known, 100.0);
+        nothing.placed(0, 1, 1, &known, 100.0);
         assert!(!nothing.watches(0) && nothing.watched.is_empty());
+    }
+
+    /// Keys that are written again leave no deadlines behind, and few watched keys raise the threshold again.
+    #[test]
+    fn deadlines_and_threshold_follow_the_load() {
+        let mut learner = Learner::new(100);
+        let known = expected(Row::default(), 50.0, &learner);
+        let hash = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for key in 0..10_000u64 {
+            learner.placed(hash(key), 10 * key, 10 * key, &known, 1e6);
+            learner.written(hash(key), 10 * key + 5);
+            assert!(learner.deadlines.len() <= 401, "{}", learner.deadlines.len());
+        }
+        assert_eq!((learner.watched.len(), learner.learned().labels), (0, 10_000));
+        (0..10_000u64).for_each(|key| learner.placed(hash(key), 100_000, 100_000, &known, 100.0));
+        assert!(learner.threshold < u64::MAX / 64);
+        (0..64).for_each(|round| learner.expire(200_000 + round));
+        assert_eq!(learner.threshold, u64::MAX);
     }
 
     /// Small values live for 100 writes, large ones for 10,000; the rule does not see it.
     #[test]
-    fn trees_take_over_where_they_see_more() {
+    fn the_model_takes_over_where_they_see_more() {
         let mut learner = Learner::new(1000);
         let mut now = 0;
         for key in 0..60_000u64 {
@@ -344,7 +413,7 @@ mod tests {
             let is_small = key % 3 == 0;
             let row: Row = core::array::from_fn(|feature| if feature == 11 && is_small { 10 } else { 20 });
             let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            learner.placed(hash, now, &expected(row, 1000.0, &learner), 1000.0);
+            learner.placed(hash, now, now, &expected(row, 1000.0, &learner), 1000.0);
             learner.written(hash, now + if is_small { 100 } else { 10_000 });
             if let Some(mut training) = learner.begin_training() {
                 let trees = (0..).find_map(|_| training.step()).expect("it ends");
@@ -352,9 +421,9 @@ mod tests {
             }
         }
         let Learned { trainings, labels, errors, predictor } = learner.learned();
-        assert_eq!((trainings, labels, predictor), (7, 60_000, Predictor::Trees));
-        let [rule, trees] = errors.map(|error| error.expect("labels"));
-        assert!(rule > 3.0 && trees < 0.3, "{errors:?}");
+        assert_eq!((trainings, labels, predictor), (7, 60_000, Predictor::Model));
+        let [rule, model] = errors.map(|error| error.expect("labels"));
+        assert!(rule > 3.0 && model < 0.3, "{errors:?}");
         let small: Row = core::array::from_fn(|feature| if feature == 11 { 10 } else { 20 });
         let lifetime = learner.lifetime(&expected(small, 1000.0, &learner));
         assert!((80.0..120.0).contains(&lifetime), "{lifetime}");

@@ -5,13 +5,12 @@
 //! lifetime, and each class is written to files of its own, both by flushes and by compactions that copy values. Time
 //! is the store's sequence number: a lifetime is the number of writes until a value is overwritten or deleted.
 //!
-//! - [`sketch`]: when the keys of recent flushes were written. It serves flushes, which know nothing else of a key.
+//! - [`recent`]: when the keys of recent flushes were written. It serves flushes, which know nothing else of a key.
 //! - [`history`]: the past writes of one key, which its pointers carry through compactions.
 //! - [`histogram`]: logarithmic histograms of lifetimes.
 //! - [`predict`]: the predicted lifetime, and the class.
-//! - [`features`], [`trees`]: what trained trees see, and how they are trained. [`learner`]: where their rows and
-//!   labels
-//!   come from, and whether they place values.
+//! - [`learner`]: a model of lifetimes, its samples and labels, and whether it places values. The model consists of
+//!   regression trees ([`trees`]) over [`features`] of a value.
 //!
 //! After DumpKV (Zhuang, Zeng and Chen, PVLDB 18(4), 2024). DumpKV writes flushed values to one class, and has two for
 //! values that it copies.
@@ -21,11 +20,11 @@ pub mod histogram;
 pub mod history;
 pub mod learner;
 pub mod predict;
-pub mod sketch;
+pub mod recent;
 pub mod trees;
 
 pub use histogram::Histogram;
 pub use learner::{Expected, Learned, Learner, Predictor};
 pub use predict::{CLASSES, KeyOf, Placer, expected_lifetime};
-pub use sketch::{Seen, Sketch};
+pub use recent::{RecentWrites, Seen};
 pub use trees::{Training, Trees};

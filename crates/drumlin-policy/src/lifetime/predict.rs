@@ -7,20 +7,21 @@
 //! ```
 //!
 //! `age` is the time since the newest write, `span` the time between the newest m + 1 writes (m <= 8), and l0 the 60th
-//! percentile of completed lifetimes. It is the posterior mean of an exponential distribution. A flushed key of which
-//! nothing is known is expected to live longest.
+//! percentile of completed lifetimes. I is the posterior mean of the mean interval, if intervals are exponential and
+//! the prior of their mean is inverse gamma with shape 2 and scale l0. A flushed key of which nothing is known is
+//! expected to live longest.
 //!
-//! Where lifetimes have structure that the mean interval does not see, trained trees predict better
-//! ([`super::learner`]). Whichever has the smaller error places values.
+//! Where lifetimes have structure that the mean interval does not see, a model predicts better ([`super::learner`]).
+//! Whichever has the smaller error places values.
 //!
-//! Classes are quantiles: each gets about the same number of bytes of all recent predictions. So they follow the load,
-//! and need no bounds.
+//! Classes are quantiles of the recent predictions by bytes, so they follow the load, and need no bounds. Keys of which
+//! nothing is known go to the last class, however many they are.
 
 use super::features;
 use super::histogram::Histogram;
 use super::history::Version;
 use super::learner::{Expected, Learner};
-use super::sketch::Seen;
+use super::recent::Seen;
 use super::trees::Row;
 use drumlin_types::Seq;
 use drumlin_types::history::KEPT_GAPS;
@@ -46,7 +47,7 @@ pub fn expected_lifetime(age: f64, span: f64, writes: u64, typical: f64) -> f64 
 pub struct KeyOf {
     /// Hash of the key.
     pub hash: u64,
-    /// Bytes of the value.
+    /// Bytes of the value before compression.
     pub bytes: u64,
 }
 
@@ -57,7 +58,7 @@ pub struct Placer {
     completed: Histogram,
     /// Recent predictions by bytes.
     predicted: Histogram,
-    /// What trees learn from watched keys.
+    /// What a model learns from watched keys.
     pub learner: Learner,
 }
 
@@ -82,8 +83,8 @@ impl Placer {
         known.flatten().unwrap_or(now as f64).max(1.0)
     }
 
-    /// Returns what is expected of a value that is flushed, written at `seq`, by what a sketch had seen of its key
-    /// before.
+    /// Returns what is expected of a value that is flushed, written at `seq`, by what the table of recent writes had of
+    /// its key before.
     #[must_use]
     pub fn at_flush(&self, key: KeyOf, seq: Seq, before: Option<Seen>, typical: f64) -> Expected {
         let by_rule = match before {
@@ -112,10 +113,10 @@ impl Placer {
 
     fn expected(&self, key: KeyOf, by_rule: f64, row: impl FnOnce() -> Row) -> Expected {
         if !self.learner.needs_row(key.hash) {
-            return Expected { row: Row::default(), by_rule, by_trees: None };
+            return Expected { row: Row::default(), by_rule, by_model: None };
         }
         let row = row();
-        Expected { row, by_rule, by_trees: self.learner.by_trees(&row) }
+        Expected { row, by_rule, by_model: self.learner.by_model(&row) }
     }
 
     /// Notes that a value of `bytes` bytes was written with this expectation.
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn classes_get_equal_shares() {
         let mut placer = Placer::new(0);
-        let expected = |lifetime| Expected { row: [0; FEATURES], by_rule: lifetime, by_trees: None };
+        let expected = |lifetime| Expected { row: [0; FEATURES], by_rule: lifetime, by_model: None };
         let mut bytes = [0u64; CLASSES];
         for round in 0..4000u64 {
             let value = expected(1.5f64.powi((round % 24) as i32));

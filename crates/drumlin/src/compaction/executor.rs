@@ -81,6 +81,7 @@ impl MergeJob {
             }
             let has_entry = self.stream.advance()?;
             self.outputs.supersede(self.stream.superseded());
+            self.outputs.ended(self.stream.ended());
             if !has_entry {
                 self.finish()?;
                 return Ok(Progress::Done);

@@ -34,6 +34,7 @@ use crate::base::snapshots::Readers;
 use crate::value::Superseded;
 use drumlin_env::sync::Arc;
 use drumlin_format::value::ValuePointer;
+use drumlin_policy::lifetime::history::{Version, fold};
 use drumlin_types::contract::legal::DropGuard;
 use drumlin_types::{Kind, Seq, bug};
 use operands::{Base, OperandMerger, Owned};
@@ -120,6 +121,17 @@ impl MergeRules {
     }
 }
 
+/// What the dropped versions of a stripe belong to.
+#[derive(Clone, Copy, PartialEq)]
+enum Heir {
+    /// Nothing that counts them.
+    None,
+    /// The value that was returned last: its history.
+    Value,
+    /// A tombstone with this sequence number: the first of them lived until then.
+    Tombstone(Seq),
+}
+
 /// Position of the stream.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
@@ -142,9 +154,10 @@ pub(crate) struct MergeStream<C> {
     has_key: bool,
     /// Stripe of the newest version of the current key that hides older versions of its stripe.
     hiding: Option<usize>,
-    /// Whether dropped versions belong to the history of the last entry that was returned.
-    has_heir: bool,
+    /// What dropped versions of the stripe belong to.
+    heir: Heir,
     superseded: Vec<Superseded>,
+    ended: Vec<Seq>,
     queue: VecDeque<Owned>,
     at: At,
 }
@@ -159,8 +172,9 @@ impl<C: Cursor> MergeStream<C> {
             key: Vec::new(),
             has_key: false,
             hiding: None,
-            has_heir: false,
+            heir: Heir::None,
             superseded: Vec::new(),
+            ended: Vec::new(),
             queue: VecDeque::new(),
             at: At::Nothing,
         }
@@ -216,9 +230,17 @@ impl<C: Cursor> MergeStream<C> {
         &self.superseded
     }
 
+    /// Returns the lifetimes of large values that the last call of [`advance`](Self::advance) dropped below a
+    /// tombstone.
+    #[inline]
+    pub(crate) fn ended(&self) -> &[Seq] {
+        &self.ended
+    }
+
     /// Moves to the next surviving entry; returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.superseded.clear();
+        self.ended.clear();
         match self.at {
             At::Queue => {
                 self.queue.pop_front();
@@ -256,18 +278,20 @@ impl<C: Cursor> MergeStream<C> {
             self.key.extend_from_slice(self.input.key());
             self.has_key = true;
             self.hiding = None;
-            self.has_heir = false;
+            self.heir = Heir::None;
         }
         let seq = self.input.seq();
         let stripe = self.rules.readers.stripe(seq);
         if self.hiding == Some(stripe) {
             self.counts.superseded += 1;
-            if self.has_heir {
-                self.note_superseded(seq);
+            if self.heir != Heir::None {
+                self.note_superseded(seq, stripe);
             }
             self.step()?;
             return Ok(false);
         }
+        // A version of another stripe than the one before.
+        self.heir = Heir::None;
         if self.rules.is_covered(&self.key, seq, stripe) {
             self.hiding = Some(stripe);
             return self.drop_entry();
@@ -283,13 +307,17 @@ impl<C: Cursor> MergeStream<C> {
             Meaning::Operand { .. } => {}
             _ => self.hiding = Some(stripe),
         }
+        self.heir = match kind {
+            Kind::Delete => Heir::Tombstone(seq),
+            _ if self.is_large(kind) => Heir::Value,
+            _ => Heir::None,
+        };
         let is_absent = meaning == Meaning::Deleted;
         if is_absent && self.rules.may_drop_tombstone(&self.key, seq, stripe) {
             self.counts.obsolete_tombstones += u64::from(kind == Kind::Delete);
             return self.drop_entry();
         }
         self.at = if is_absent && kind != Kind::Delete { At::Expired } else { At::Input };
-        self.has_heir = self.is_large(kind);
         Ok(true)
     }
 
@@ -303,17 +331,32 @@ impl<C: Cursor> MergeStream<C> {
         }
     }
 
-    /// Notes the dropped version under the cursor for the history of the entry that hides it. A tombstone ends it.
-    fn note_superseded(&mut self, seq: Seq) {
+    /// Notes the dropped version under the cursor: for the history of the value that hides it, or as a lifetime that a
+    /// tombstone ended. A tombstone ends a history.
+    fn note_superseded(&mut self, seq: Seq, stripe: usize) {
         let kind = self.input.kind();
-        if kind == Kind::Delete {
-            self.has_heir = false;
-        } else if self.is_large(kind) {
-            // A damaged pointer that nobody needs any more is no reason to fail.
-            let pointer = || ValuePointer::decode(self.input.value()).ok();
-            let history =
-                (kind == Kind::PutPointer).then(pointer).flatten().and_then(|pointer| pointer.history);
-            self.superseded.push(Superseded { seq, history });
+        if kind == Kind::Delete || self.rules.is_covered(&self.key, seq, stripe) {
+            self.heir = Heir::None;
+            return;
+        }
+        if !self.is_large(kind) {
+            return;
+        }
+        if let Heir::Tombstone(end) = self.heir {
+            self.ended.push(end - seq);
+            self.heir = Heir::None;
+            return;
+        }
+        // A damaged pointer that nobody needs any more is no reason to fail.
+        let pointer = || ValuePointer::decode(self.input.value()).ok();
+        let history = (kind == Kind::PutPointer).then(pointer).flatten().and_then(|pointer| pointer.history);
+        let is_full = self.superseded.len() >= MOST_SUPERSEDED;
+        match self.superseded.last_mut().filter(|_| is_full) {
+            Some(last) => {
+                let newer = Version { seq: last.seq, history: last.history.as_ref() };
+                last.history = Some(fold(newer, Version { seq, history: history.as_ref() }));
+            }
+            None => self.superseded.push(Superseded { seq, history }),
         }
     }
 
@@ -425,6 +468,9 @@ impl<C: Cursor> MergeStream<C> {
         Ok((operands, base))
     }
 }
+
+/// Dropped versions of one key that are reported each on its own. Older ones are part of the last one's history.
+const MOST_SUPERSEDED: usize = 256;
 
 /// Number of panics of the operator after which a job keeps all further operands as they are.
 const MAX_PANICS: u64 = 16;

@@ -176,7 +176,9 @@ impl Outputs {
         if self.open.is_none() {
             self.open = Some(self.start()?);
         }
-        match self.values.separate(key, seq, kind, value)? {
+        let before = self.open.as_ref().and_then(|open| open.points.as_ref());
+        let is_newest = before.is_none_or(|(_, last)| last != key);
+        match self.values.separate(key, seq, kind, value, is_newest)? {
             Some(waiting) => self.waiting = Some((waiting, is_warm)),
             None => self.write(key, seq, kind, value, is_warm)?,
         }
@@ -189,6 +191,12 @@ impl Outputs {
         if let Some((waiting, _)) = self.waiting.as_mut().filter(|_| !older.is_empty()) {
             self.values.supersede(waiting, older);
         }
+    }
+
+    /// Notes the lifetimes of values that were deleted.
+    #[inline]
+    pub(crate) fn ended(&self, lifetimes: &[Seq]) {
+        self.values.ended(lifetimes);
     }
 
     /// Writes the entry of the pointer that waits.

@@ -35,6 +35,7 @@ use crate::memtable::Memtable;
 use crate::store::memory;
 use crate::store::space::bytes_of;
 use crate::store::{Store, TreeStep};
+use crate::value::all_value_bytes;
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_format::manifest::MAX_CHANGES;
@@ -227,7 +228,10 @@ pub(crate) fn merge_memtables(
     let least = least_file_bytes(bytes);
     let mut spec = store.output_spec(keyspace, 0, false, least, MergedInputs::Memtables(expected));
     spec.values.placement.is_flush = true;
-    spec.values.placement.expect(store.lifetimes.likely_bytes(keyspace.id, bytes));
+    if spec.values.threshold.is_some() {
+        spec.values.placement.value_bytes = all_value_bytes(tree);
+        spec.values.placement.expect(store.lifetimes.likely_bytes(keyspace.id, bytes), bytes);
+    }
     MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))
 }
 

@@ -1,7 +1,7 @@
 //! The maintenance lane, and the start of all lanes of a store.
 //!
 //! Maintenance removes obsolete files, rewrites the manifest, writes the decision log, decays the lookup statistics,
-//! samples the load, trains the trees that predict lifetimes of values, tunes the number of compaction slots, and runs
+//! samples the load, trains models of value lifetimes, tunes the number of compaction slots, and runs
 //! the parameter searches that policies ask for. Each step does a bounded part of this.
 
 use super::flush::FlushLane;
@@ -40,16 +40,17 @@ impl Store {
 }
 
 impl Store {
-    /// Grows one tree of a model of lifetimes, and explains a complete one. Returns whether there was something to do.
+    /// Grows one tree of a model of lifetimes, and explains a complete model. Returns whether there was something to
+    /// do.
     fn train_lifetimes(&self) -> bool {
         let (keyspace, rows, learned) = match self.lifetimes.train() {
             Trained::Nothing => return false,
             Trained::Tree => return true,
-            Trained::Trees { keyspace, rows, learned } => (keyspace, rows, learned),
+            Trained::Model { keyspace, rows, learned } => (keyspace, rows, learned),
         };
         let keyspaces = self.keyspaces();
         let Some(keyspace) = keyspaces.iter().find(|state| state.id == keyspace) else { return true };
-        let what = format!("trees for value lifetimes trained on {rows} rows");
+        let what = format!("model of value lifetimes trained on {rows} rows");
         let now = self.files.now();
         self.control.lock().decisions.note(now, &keyspace.name(), what, learned.to_string());
         true

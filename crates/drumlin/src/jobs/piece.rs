@@ -19,7 +19,7 @@ use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
 use crate::store::Store;
 use crate::table::{CursorOptions, TableCursor};
-use crate::value::files_to_collect;
+use crate::value::{all_value_bytes, files_to_collect};
 use crate::version::{FileMeta, Tree, value_files};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_policy::schedule::Flight;
@@ -173,8 +173,9 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         };
         spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, &options), chosen);
         spec.values.most_copied = most_copied;
+        spec.values.placement.value_bytes = all_value_bytes(&tree);
         let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
-        spec.values.placement.expect(copied.min(most_copied));
+        spec.values.placement.expect(copied.min(most_copied), bytes);
     }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;

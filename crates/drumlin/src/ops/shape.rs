@@ -4,6 +4,7 @@ use crate::base::keyspace_metrics::KeyspaceMetrics;
 use crate::base::metrics::Metrics;
 use crate::compaction::view::tree_view;
 use crate::keyspace::{KeyspaceState, View};
+use crate::options::ValuePolicy;
 use crate::store::Store;
 use crate::value::value_file_sizes;
 use crate::version::{FileMeta, Tree};
@@ -14,7 +15,7 @@ use drumlin_types::ValueFileId;
 use drumlin_types::contract::{FileState, FileView, LevelDesign};
 use std::fmt;
 
-/// Shape of one keyspace: its memtables and its tree. [`Db::tree`](crate::Db::tree) returns it.
+/// Shape of one keyspace: its memtables, its tree and its value files. [`Db::tree`](crate::Db::tree) returns it.
 ///
 /// A tree consists of levels, a level of sorted runs, and a run of files with disjoint key bounds. Newer data is in
 /// upper levels.
@@ -36,7 +37,9 @@ pub struct KeyspaceShape {
     pub levels: Vec<LevelShape>,
     /// Value files that the tree points to, by number.
     pub value_files: Vec<ValueFileShape>,
-    /// What was learned since the open about the lifetimes of values; `None` before the first one was separated.
+    /// What was learned since the open about the lifetimes of values, as a line of text for people; its form may
+    /// change.
+    /// `None` before the first value was separated, and with `value_policy = garbage-ratio`.
     pub value_lifetimes: Option<String>,
 }
 
@@ -47,11 +50,12 @@ pub struct KeyspaceShape {
 pub struct ValueFileShape {
     /// Number of the file.
     pub file: u64,
-    /// Lifetime class of its values, 0 for those that were expected to live shortest.
+    /// Lifetime class of its values, from 0 for those that were expected to live shortest to 5. A job with fewer
+    /// classes leaves numbers out.
     pub class: u8,
     /// Number of all records.
     pub entries: u64,
-    /// Bytes of all records.
+    /// Stored bytes of all records.
     pub bytes: u64,
     /// Bytes of the records that tables point to; the rest is garbage. An overwritten value counts until a compaction
     /// drops it.
@@ -212,6 +216,15 @@ fn value_files(tree: &Tree) -> Vec<ValueFileShape> {
 }
 
 impl Store {
+    fn learned_lifetimes(&self, keyspace: &KeyspaceState) -> Option<String> {
+        let learned = self.lifetimes.learned(keyspace.id)?;
+        match keyspace.options.load().value_policy {
+            ValuePolicy::Lifetimes => Some(learned.to_string()),
+            ValuePolicy::MeanInterval => Some("values are placed by the mean interval of a key".to_owned()),
+            ValuePolicy::GarbageRatio => None,
+        }
+    }
+
     pub(crate) fn shape(&self) -> Vec<KeyspaceShape> {
         let control = self.control.lock();
         let mut shapes = Vec::new();
@@ -275,7 +288,7 @@ impl Store {
                 sealed_bytes: view.sealed.iter().map(|m| m.bytes() as u64).sum(),
                 levels: levels.collect(),
                 value_files: value_files(&view.tree),
-                value_lifetimes: self.lifetimes.learned(keyspace.state.id).map(|learned| learned.to_string()),
+                value_lifetimes: self.learned_lifetimes(&keyspace.state),
             });
         }
         shapes

@@ -187,11 +187,14 @@ settings! {
     /// snapshot sees old versions, without free disk space, and in files with damaged values.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
-    /// Which values share a value file, and which value files are collected first. With `lifetimes`, values that are
-    /// expected to be overwritten at about the same time share a file, so that collection copies less; a flush or
-    /// compaction writes up to six value files at a time. It learns from the writes since the store was opened.
-    /// `mean-interval` predicts without trained trees. `garbage-ratio` does not predict: it collects the files with the
-    /// largest share of garbage first. Applies to values that are written after the change.
+    /// How values are grouped into value files, and which value files are collected first. `lifetimes` predicts when
+    /// each value will be overwritten and writes values with similar predictions to the same file, so that collection
+    /// copies less. A flush or compaction then writes up to six value files at a time. The predictions come from the
+    /// mean interval between the writes of a key, or from a model that the store trains while it is open, whichever was
+    /// more accurate lately; both take at most 3 % of `memory_budget`. Old files with much garbage are collected first.
+    /// `mean-interval`: the same without the model. `garbage-ratio`: one file at a time, and the file with the largest
+    /// share of garbage first; flushes take less CPU time. The grouping applies to values that are written after the
+    /// change, the order of collection at once.
     value_policy: ValuePolicy = ValuePolicy::Lifetimes => names(ValuePolicy::NAMES).live().expert();
 
     /// Size of a data block before compression. Applies to files that are written after the change.

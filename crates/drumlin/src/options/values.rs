@@ -88,18 +88,19 @@ named! {
 }
 
 named! {
-    /// Which values share a value file, and which value files are collected first: the option `value_policy`. All
-    /// values but the default are for comparisons. No value changes an answer.
+    /// How values are grouped into value files, and which value files are collected first: the option `value_policy`.
+    /// All values but the default are for comparisons. No value changes an answer.
     #[derive(Default)]
     pub enum ValuePolicy {
-        /// Values that are expected to live about equally long share a file: by the mean interval between the writes of
-        /// their key, or by trained trees if these predict better. Old files with much garbage are collected first.
+        /// Values with similar predicted lifetimes share a file. The prediction is the mean interval between the writes
+        /// of the key, or that of a model, whichever was more accurate lately. Old files with much garbage are
+        /// collected first.
         #[default]
         Lifetimes = "lifetimes",
-        /// The same without trees.
+        /// The same without the model.
         MeanInterval = "mean-interval",
-        /// A flush or compaction writes all its values to one file. Those with the largest share of garbage are
-        /// collected first, as in TerarkDB and Titan.
+        /// A flush or compaction writes one value file at a time. Those with the largest share of garbage are collected
+        /// first, as in TerarkDB and Titan, but started by the space target.
         GarbageRatio = "garbage-ratio",
     }
 }

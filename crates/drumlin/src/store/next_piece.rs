@@ -79,6 +79,7 @@ impl Store {
                     now,
                     typical: self.lifetimes.typical(keyspace.id, now),
                     classes: 1,
+                    value_bytes: 0,
                 },
             },
         }

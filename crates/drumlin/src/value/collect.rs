@@ -26,6 +26,11 @@ pub(crate) fn value_file_sizes(tree: &Tree) -> Vec<(ValueFileId, ValueFileSizes)
     loads.into_iter().collect()
 }
 
+/// Returns the bytes of all records in the value files that `tree` points to.
+pub(crate) fn all_value_bytes(tree: &Tree) -> u64 {
+    value_file_sizes(tree).iter().map(|(_, sizes)| sizes.total).sum()
+}
+
 /// Returns what the tables of `tree` point to in `files`.
 pub(crate) fn value_space(tree: &Tree, files: &[(ValueFileId, ValueFileSizes)]) -> ValueSpace {
     let mut space =
@@ -53,6 +58,7 @@ pub(crate) fn chosen_files(
 ) -> BTreeMap<ValueFileId, ValueFileSizes> {
     let mut sizes: Vec<ValueFileSizes> = files.iter().map(|(_, sizes)| *sizes).collect();
     if options.value_policy == ValuePolicy::GarbageRatio {
+        // With equal ages the share of garbage alone decides.
         sizes.iter_mut().for_each(|sizes| sizes.age = 0);
     }
     to_collect(&sizes, options.value_space_target, most_copied)

@@ -1,42 +1,61 @@
 //! What an open store has learned about the lifetimes of values, and the class of each value that is written to a value
 //! file.
 //!
-//! All keyspaces share one sketch of the keys written last, of a hundredth of the memory budget. Each keyspace has its
-//! own lifetimes, classes, watched keys and trees. They are made when the first value is separated, and charged to the
-//! block cache's memory then. All of it is lost when the store is closed: until enough lifetimes are known again,
-//! classes are worse, and nothing else changes.
+//! All keyspaces share one table of recent writes, of a hundredth of the memory budget. Each keyspace has its own
+//! lifetimes, classes, watched keys and model. They are made when the first value is separated, and charged to the
+//! block cache's memory. When watched keys and models of several keyspaces would take more than twice as much as the
+//! table, further keyspaces have no model. All of it is lost when the store is closed: until enough lifetimes are known
+//! again, classes are worse, and nothing else changes.
 //!
-//! Locks: the training before what is known. No other lock is taken under them.
+//! Lock order: `training` before `known`. No other lock is taken under them.
 
 use crate::options::ValuePolicy;
-use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use drumlin_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::checksum::hash64_seeded;
 use drumlin_policy::lifetime::history::Version;
-use drumlin_policy::lifetime::{CLASSES, Expected, KeyOf, Learned, Learner, Placer, Seen, Sketch, Training};
+use drumlin_policy::lifetime::{
+    CLASSES, Expected, KeyOf, Learned, Learner, Placer, RecentWrites, Seen, Training,
+};
 use drumlin_types::{KeyspaceId, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Fraction of the memory budget that the sketch takes, as a divisor.
-const SKETCH_SHARE: usize = 100;
-/// Bytes of memory for each watched key, and the most keys of a keyspace that are watched.
-const BYTES_PER_WATCHED: usize = 256;
+/// Fraction of the memory budget that the table of recent writes takes, as a divisor, and its most bytes.
+const RECENT_SHARE: usize = 100;
+const MOST_RECENT_BYTES: usize = 128 << 20;
+/// Bytes of all watched keys and models for each byte of the table of recent writes.
+const MODELS_SHARE: usize = 2;
+/// Bytes of the table of recent writes for each watched key, and the most watched keys of a keyspace.
+const BYTES_PER_WATCHED: usize = 512;
 const MOST_WATCHED: usize = 8192;
 /// Bytes of values that a flush or compaction writes for each class: this part of `file_bytes`, as a divisor, and at
 /// most a MiB. With fewer, neighbouring classes share a file.
 const CLASS_SHARE: u64 = 16;
 const MOST_CLASS_BYTES: u64 = 1 << 20;
+/// Value files of a keyspace that are many: a class then has at least this part of the bytes of all, as a divisor.
+const MANY_FILES: u64 = 2048;
+/// Value files that one job may write in addition to one for each table. All of them are added by one edit.
+const MOST_FILES: u64 = 4096;
 
-#[derive(Default)]
 struct Known {
-    sketch: Option<Sketch>,
+    recent: Option<RecentWrites>,
     keyspaces: BTreeMap<KeyspaceId, OfKeyspace>,
+    /// Dropped keyspaces, whose jobs may still run, and what these jobs learn.
+    dropped: BTreeSet<KeyspaceId>,
+    of_dropped: OfKeyspace,
 }
 
 struct OfKeyspace {
     placer: Placer,
+    most_watched: usize,
     /// Share of the bytes of the last flush that went to value files.
     separated: f64,
+}
+
+impl OfKeyspace {
+    fn new(most_watched: usize) -> OfKeyspace {
+        OfKeyspace { placer: Placer::new(most_watched), most_watched, separated: 1.0 }
+    }
 }
 
 /// The lifetimes of the values of an open store.
@@ -44,12 +63,12 @@ pub(crate) struct Lifetimes {
     known: Mutex<Known>,
     /// The training that is under way.
     training: Mutex<Option<(KeyspaceId, Training)>>,
-    /// Bytes that the sketch may take.
-    sketch_bytes: usize,
-    /// Keys of each keyspace that are watched at most.
-    most_watched: usize,
-    /// Bytes that are in use at most.
-    taken: AtomicUsize,
+    /// Whether a training may be due.
+    is_due: AtomicBool,
+    /// Bytes that the table of recent writes may take.
+    recent_bytes: usize,
+    /// Bytes that are charged for the table, and for watched keys and models.
+    taken: [AtomicUsize; 2],
 }
 
 /// A step of a training.
@@ -58,50 +77,59 @@ pub(crate) enum Trained {
     Nothing,
     /// A tree more.
     Tree,
-    /// The trees are complete.
-    Trees { keyspace: KeyspaceId, rows: usize, learned: Learned },
+    /// The model is complete.
+    Model { keyspace: KeyspaceId, rows: usize, learned: Learned },
 }
 
 impl Lifetimes {
     pub(crate) fn new(memory_budget: u64) -> Lifetimes {
-        let part = usize::try_from(memory_budget).unwrap_or(usize::MAX) / SKETCH_SHARE;
+        let share = usize::try_from(memory_budget).unwrap_or(usize::MAX) / RECENT_SHARE;
         Lifetimes {
-            known: Mutex::default(),
+            known: Mutex::new(Known {
+                recent: None,
+                keyspaces: BTreeMap::new(),
+                dropped: BTreeSet::new(),
+                of_dropped: OfKeyspace::new(0),
+            }),
             training: Mutex::default(),
-            sketch_bytes: part,
-            most_watched: (part / BYTES_PER_WATCHED).min(MOST_WATCHED),
-            taken: AtomicUsize::new(0),
+            is_due: AtomicBool::new(false),
+            recent_bytes: share.min(MOST_RECENT_BYTES),
+            taken: Default::default(),
         }
     }
 
-    /// Grows one tree of a training, and begins one if it is due.
+    /// Grows one tree of a model, and begins a training if one is due.
     pub(crate) fn train(&self) -> Trained {
         let mut slot = self.training.lock();
-        if slot.is_none() {
+        if slot.is_none() && self.is_due.swap(false, Relaxed) {
             let mut known = self.known.lock();
             let begin =
                 |(id, of): (&KeyspaceId, &mut OfKeyspace)| Some((*id, of.placer.learner.begin_training()?));
             *slot = known.keyspaces.iter_mut().find_map(begin);
+            // Another keyspace's may be due too.
+            self.is_due.store(slot.is_some(), Relaxed);
         }
         let Some((keyspace, training)) = slot.as_mut() else { return Trained::Nothing };
-        let Some(trees) = training.step() else { return Trained::Tree };
+        let Some(model) = training.step() else { return Trained::Tree };
         let (keyspace, rows) = (*keyspace, training.rows());
         *slot = None;
         let mut known = self.known.lock();
         let Some(of) = known.keyspaces.get_mut(&keyspace) else { return Trained::Tree };
-        of.placer.learner.trained(trees);
-        Trained::Trees { keyspace, rows, learned: of.placer.learner.learned() }
+        of.placer.learner.trained(model);
+        Trained::Model { keyspace, rows, learned: of.placer.learner.learned() }
     }
 
-    /// Returns the bytes of memory that are in use.
+    /// Returns the bytes of memory that are in use at most.
     pub(crate) fn bytes(&self) -> usize {
-        self.taken.load(Relaxed)
+        self.taken.iter().map(|taken| taken.load(Relaxed)).sum()
     }
 
     /// Forgets a keyspace that was dropped.
     pub(crate) fn forget(&self, keyspace: KeyspaceId) {
-        if self.known.lock().keyspaces.remove(&keyspace).is_some() {
-            self.taken.fetch_sub(Learner::most_bytes(self.most_watched), Relaxed);
+        let mut known = self.known.lock();
+        known.dropped.insert(keyspace);
+        if let Some(of) = known.keyspaces.remove(&keyspace) {
+            self.taken[1].fetch_sub(Learner::most_bytes(of.most_watched), Relaxed);
         }
     }
 
@@ -118,7 +146,11 @@ impl Lifetimes {
         let Some(of) = known.keyspaces.get_mut(&keyspace) else { return false };
         of.separated = (written as f64 / bytes.max(1) as f64).min(1.0);
         of.placer.learner.expire(now);
-        of.placer.learner.is_training_due()
+        let is_due = of.placer.learner.is_training_due();
+        if is_due {
+            self.is_due.store(true, Relaxed);
+        }
+        is_due
     }
 
     /// Returns the lifetime of a typical value of a keyspace at `now`.
@@ -157,22 +189,34 @@ pub(crate) struct Placement {
     pub(crate) typical: f64,
     /// Number of classes: value files that are open at a time.
     pub(crate) classes: usize,
+    /// Bytes of all value files of the keyspace.
+    pub(crate) value_bytes: u64,
 }
 
 impl Placement {
-    /// Sets the number of classes for a job that writes about `bytes` bytes to value files.
-    pub(crate) fn expect(&mut self, bytes: u64) {
-        if self.policy != ValuePolicy::GarbageRatio {
-            let least = (self.file_bytes / CLASS_SHARE).clamp(1, MOST_CLASS_BYTES);
-            self.classes = (bytes / least).clamp(1, CLASSES as u64) as usize;
+    /// Sets the number of classes for a job that writes about `bytes` bytes to value files, and tables of about
+    /// `table_bytes` bytes.
+    pub(crate) fn expect(&mut self, bytes: u64, table_bytes: u64) {
+        if self.policy == ValuePolicy::GarbageRatio {
+            return;
         }
+        let least =
+            (self.file_bytes / CLASS_SHARE).clamp(1, MOST_CLASS_BYTES).max(self.value_bytes / MANY_FILES);
+        let tables = 1 + table_bytes / self.file_bytes.max(1);
+        let most = (MOST_FILES / tables).clamp(1, CLASSES as u64);
+        self.classes = (bytes / least).clamp(1, most) as usize;
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
         hash64_seeded(key, self.keyspace.0.into())
     }
 
-    /// Returns the class of a value in the job that separates it. A flush notes the write.
+    /// Returns the number that value files of `class` get, whatever the number of classes of this job.
+    pub(super) fn number(&self, class: usize) -> u8 {
+        (class * CLASSES / self.classes.max(1)) as u8
+    }
+
+    /// Returns the class of the newest value of its key in the job that separates it. A flush notes the write.
     pub(super) fn of_new(&self, key: &[u8], seq: Seq, bytes: u64) -> Placed {
         if !self.is_flush {
             return self.of_copy(key, Version { seq, history: None }, bytes);
@@ -183,24 +227,33 @@ impl Placement {
         self.place(&mut known, of, |placer, typical| placer.at_flush(of, seq, before, typical))
     }
 
-    /// Returns the class of a value that is copied.
+    /// Returns the class of the newest value of its key if it is copied.
     pub(super) fn of_copy(&self, key: &[u8], version: Version<'_>, bytes: u64) -> Placed {
         let of = KeyOf { hash: self.hash(key), bytes };
         let mut known = self.lifetimes.known.lock();
         let placed =
             self.place(&mut known, of, |placer, typical| placer.at_copy(of, version, self.now, typical));
-        self.sample(&mut known, &placed, self.now);
+        self.sample(&mut known, &placed, version.seq, self.now);
         placed
     }
 
-    /// Notes that the version `older` of `key` was dropped in favour of `newer`.
-    pub(super) fn superseded(&self, key: &[u8], newer: Seq, older: Seq) {
+    /// Notes that the version `older` of `key` was dropped, and lived until `end`.
+    pub(super) fn superseded(&self, key: &[u8], end: Seq, older: Seq) {
         let mut known = self.lifetimes.known.lock();
         if self.is_flush {
             self.write(&mut known, self.hash(key), older);
         }
+        self.completed(&mut known, end.saturating_sub(older));
+    }
+
+    /// Notes that a value that was deleted had lived for `lifetime`.
+    pub(super) fn ended(&self, lifetime: Seq) {
+        self.completed(&mut self.lifetimes.known.lock(), lifetime);
+    }
+
+    fn completed(&self, known: &mut Known, lifetime: Seq) {
         if !self.is_frozen {
-            self.of(&mut known).placer.completed(newer.saturating_sub(older));
+            self.of(known).placer.completed(lifetime);
         }
     }
 
@@ -208,21 +261,28 @@ impl Placement {
     pub(super) fn flushed(&self, placed: &Placed, newest: Seq, oldest: Seq) {
         if self.is_flush {
             let mut known = self.lifetimes.known.lock();
-            self.of(&mut known).placer.learner.written(placed.hash, oldest);
-            self.sample(&mut known, placed, newest);
+            self.written(&mut known, placed.hash, oldest);
+            self.sample(&mut known, placed, newest, newest);
         }
     }
 
-    /// Notes that a flush met a tombstone of `key`.
+    /// Notes that a flush met a tombstone that is the newest version of `key`.
     pub(super) fn deleted(&self, key: &[u8], seq: Seq) {
-        if !self.is_flush {
+        let mut known = self.lifetimes.known.lock();
+        if !self.is_flush || known.recent.is_none() {
             return;
         }
         let hash = self.hash(key);
-        let mut known = self.lifetimes.known.lock();
-        if let Some(sketch) = &mut known.sketch {
-            sketch.forget(hash);
-            self.of(&mut known).placer.learner.written(hash, seq);
+        known.recent.iter_mut().for_each(|recent| recent.forget(hash));
+        self.written(&mut known, hash, seq);
+    }
+
+    /// Labels the samples of a key that was written at `seq`.
+    fn written(&self, known: &mut Known, hash: u64, seq: Seq) {
+        let learner = &mut self.of(known).placer.learner;
+        match self.is_frozen {
+            true => learner.discard(hash),
+            false => learner.written(hash, seq),
         }
     }
 
@@ -230,7 +290,7 @@ impl Placement {
         let placer = &mut self.of(known).placer;
         let mut expected = expect(placer, self.typical);
         if self.policy == ValuePolicy::MeanInterval {
-            expected.by_trees = None;
+            expected.by_model = None;
         }
         if !self.is_frozen {
             placer.predicted(&expected, of.bytes);
@@ -239,27 +299,107 @@ impl Placement {
     }
 
     /// Keeps a sample of a placement if the key is watched.
-    fn sample(&self, known: &mut Known, placed: &Placed, now: Seq) {
+    fn sample(&self, known: &mut Known, placed: &Placed, seq: Seq, now: Seq) {
         if !self.is_frozen && self.policy == ValuePolicy::Lifetimes {
-            self.of(known).placer.learner.placed(placed.hash, now, &placed.expected, self.typical);
+            self.of(known).placer.learner.placed(placed.hash, seq, now, &placed.expected, self.typical);
         }
     }
 
-    /// Notes a write in the sketch. Returns what the sketch had of the key before.
+    /// Notes a write in the table of recent writes. Returns what the table had of the key before.
     fn write(&self, known: &mut Known, hash: u64, seq: Seq) -> Option<Seen> {
-        let sketch = known.sketch.get_or_insert_with(|| {
-            let sketch = Sketch::new(self.lifetimes.sketch_bytes);
-            self.lifetimes.taken.fetch_add(sketch.bytes(), Relaxed);
-            sketch
+        let recent = known.recent.get_or_insert_with(|| {
+            let recent = RecentWrites::new(self.lifetimes.recent_bytes);
+            self.lifetimes.taken[0].store(recent.bytes(), Relaxed);
+            recent
         });
-        sketch.write(hash, seq)
+        recent.write(hash, seq)
     }
 
     fn of<'a>(&self, known: &'a mut Known) -> &'a mut OfKeyspace {
+        if known.dropped.contains(&self.keyspace) {
+            return &mut known.of_dropped;
+        }
         known.keyspaces.entry(self.keyspace).or_insert_with(|| {
-            let most = self.lifetimes.most_watched;
-            self.lifetimes.taken.fetch_add(Learner::most_bytes(most), Relaxed);
-            OfKeyspace { placer: Placer::new(most), separated: 1.0 }
+            let (recent, taken) = (self.lifetimes.recent_bytes, &self.lifetimes.taken[1]);
+            let most = (recent / BYTES_PER_WATCHED).min(MOST_WATCHED);
+            let bytes = Learner::most_bytes(most);
+            let most = if taken.load(Relaxed) + bytes <= MODELS_SHARE * recent { most } else { 0 };
+            taken.fetch_add(Learner::most_bytes(most), Relaxed);
+            OfKeyspace::new(most)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement(lifetimes: &Arc<Lifetimes>, keyspace: u32) -> Placement {
+        Placement {
+            lifetimes: lifetimes.clone(),
+            keyspace: KeyspaceId(keyspace),
+            file_bytes: 64 << 20,
+            is_flush: true,
+            policy: ValuePolicy::Lifetimes,
+            is_frozen: false,
+            now: 1000,
+            typical: 1000.0,
+            classes: 1,
+            value_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn the_number_of_classes_follows_bytes_tables_and_files() {
+        let mut job = placement(&Arc::new(Lifetimes::new(512 << 20)), 1);
+        let mut classes = |bytes, table_bytes, change: fn(&mut Placement)| {
+            change(&mut job);
+            job.expect(bytes, table_bytes);
+            (job.classes, (0..job.classes).map(|class| job.number(class)).collect::<Vec<u8>>())
+        };
+        assert_eq!(classes(0, 0, |_| {}), (1, vec![0]));
+        assert_eq!(classes(2 << 20, 0, |_| {}), (2, vec![0, 3]));
+        assert_eq!(classes(4 << 20, 0, |_| {}), (4, vec![0, 1, 3, 4]));
+        assert_eq!(classes(64 << 20, 64 << 20, |_| {}), (6, vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!(classes(64 << 20, 0, |job| job.value_bytes = 40 << 30).0, 3, "at least 20 MiB each");
+        assert_eq!(classes(64 << 20, 64 << 20, |job| (job.value_bytes, job.file_bytes) = (0, 4096)).0, 1);
+        assert_eq!(classes(64 << 20, 4 << 20, |_| {}).0, 3, "1025 tables");
+        assert_eq!(classes(64 << 20, 0, |job| job.policy = ValuePolicy::GarbageRatio).0, 3, "left as it is");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_given_back() {
+        let lifetimes = Arc::new(Lifetimes::new(512 << 20));
+        for keyspace in 0..200 {
+            placement(&lifetimes, keyspace).of_new(b"key", 1, 5000);
+        }
+        let bytes = lifetimes.bytes();
+        assert!(bytes > 5 << 20 && bytes <= (512 << 20) * 3 / 100, "{bytes} bytes");
+        (0..200).for_each(|keyspace| lifetimes.forget(KeyspaceId(keyspace)));
+        let recent = lifetimes.bytes();
+        assert!(recent <= (512 << 20) / 100, "{recent} bytes");
+        // A job of a dropped keyspace goes on.
+        placement(&lifetimes, 7).of_new(b"key", 2, 5000);
+        assert_eq!((lifetimes.bytes(), lifetimes.learned(KeyspaceId(7))), (recent, None));
+    }
+
+    #[test]
+    fn nothing_is_learned_while_frozen() {
+        let lifetimes = Arc::new(Lifetimes::new(512 << 20));
+        let job = placement(&lifetimes, 1);
+        let frozen = Placement { is_frozen: true, ..placement(&lifetimes, 1) };
+        let learned = || lifetimes.learned(KeyspaceId(1)).expect("the keyspace is known").labels;
+        let write = |job: &Placement, seq| {
+            let placed = job.of_new(b"key", seq, 5000);
+            job.flushed(&placed, seq, seq);
+        };
+        write(&job, 10);
+        write(&frozen, 20);
+        write(&job, 30);
+        assert_eq!(learned(), 0, "the first sample's lifetime is not known");
+        write(&job, 40);
+        assert_eq!(learned(), 1);
+        job.deleted(b"key", 50);
+        assert_eq!(learned(), 2);
     }
 }

@@ -5,7 +5,8 @@
 //! file loses its references. What one job copies is limited. Merge operands, values that expire and smaller values
 //! stay in the table.
 //!
-//! Each lifetime class has an open value file of its own ([`Placement`]). A new value is written when its entry comes.
+//! Each lifetime class has an open value file of its own ([`Placement`]). Versions that only snapshots need go to the
+//! first. A new value is written when its entry comes.
 //! A pointer *waits* until the job has met all older versions of its key that it drops: they become part of the
 //! pointer's history, which decides about the class of a copy.
 //!
@@ -69,9 +70,13 @@ pub(crate) struct Waiting {
     pointer: ValuePointer,
     /// Sequence number of the oldest version that the job dropped in favour of this one, or else its own.
     oldest: Seq,
+    /// Whether it is the newest version of its key in the job. Readers of a snapshot alone need the others.
+    is_newest: bool,
     /// The encoded pointer of the input, unless the value is new.
     encoded: Vec<u8>,
-    /// The class of a new value.
+    /// Whether the job has written the value.
+    is_written: bool,
+    /// The class of a new value that is the newest version of its key.
     placed: Option<Placed>,
     /// Whether the history differs from that of `encoded`.
     is_changed: bool,
@@ -145,6 +150,7 @@ impl Separator {
     }
 
     /// Returns the waiting pointer if the table holds one for this entry, and writes the value of a new one.
+    /// `is_newest` tells whether the entry is the first of its key.
     #[inline]
     pub(crate) fn separate(
         &mut self,
@@ -152,20 +158,24 @@ impl Separator {
         seq: Seq,
         kind: Kind,
         value: &[u8],
+        is_newest: bool,
     ) -> Result<Option<Waiting>> {
         match kind {
             Kind::Put if self.spec.threshold.is_some_and(|least| value.len() as u64 >= least) => {
-                let placed = self.spec.placement.of_new(key, seq, value.len() as u64);
-                let place = self.file(placed.class)?.add(key, seq, value)?;
+                let placed = is_newest.then(|| self.spec.placement.of_new(key, seq, value.len() as u64));
+                let class = placed.as_ref().map_or(0, |placed| placed.class);
+                let place = self.file(class)?.add(key, seq, value)?;
                 self.written += place.record.record_len();
                 let pointer = ValuePointer { place: Some(place), history: None };
-                Ok(Some(self.waiting(key, seq, pointer, &[], Some(placed))))
+                let waiting = self.waiting(key, seq, pointer, &[]);
+                Ok(Some(Waiting { is_written: true, is_newest, placed, ..waiting }))
             }
             Kind::PutPointer => {
                 let pointer = ValuePointer::decode(value).map_err(|damage| damaged(damage.what))?;
-                Ok(Some(self.waiting(key, seq, pointer, value, None)))
+                let waiting = self.waiting(key, seq, pointer, value);
+                Ok(Some(Waiting { is_newest, ..waiting }))
             }
-            Kind::Delete if self.spec.threshold.is_some() => {
+            Kind::Delete if is_newest && self.spec.threshold.is_some() => {
                 self.spec.placement.deleted(key, seq);
                 Ok(None)
             }
@@ -173,21 +183,24 @@ impl Separator {
         }
     }
 
-    fn waiting(
-        &mut self,
-        key: &[u8],
-        seq: Seq,
-        pointer: ValuePointer,
-        encoded: &[u8],
-        placed: Option<Placed>,
-    ) -> Waiting {
+    fn waiting(&mut self, key: &[u8], seq: Seq, pointer: ValuePointer, encoded: &[u8]) -> Waiting {
         let mut buffers = std::mem::take(&mut self.buffers);
         for (buffer, bytes) in buffers.iter_mut().zip([key, encoded]) {
             buffer.clear();
             buffer.extend_from_slice(bytes);
         }
         let [key, encoded] = buffers;
-        Waiting { key, seq, pointer, oldest: seq, encoded, placed, is_changed: false }
+        Waiting {
+            key,
+            seq,
+            pointer,
+            oldest: seq,
+            is_newest: true,
+            encoded,
+            is_written: false,
+            placed: None,
+            is_changed: false,
+        }
     }
 
     /// Takes back the buffers of a pointer that was settled.
@@ -195,16 +208,26 @@ impl Separator {
         self.buffers = [settled.key, settled.encoded];
     }
 
-    /// Adds versions that the job dropped to the history of a waiting pointer.
+    /// Adds versions that the job dropped, newest first, to the history of a waiting pointer.
     pub(crate) fn supersede(&self, waiting: &mut Waiting, older: &[Superseded]) {
-        for version in older.iter().filter(|version| version.seq < waiting.seq) {
+        for version in older {
+            if version.seq >= waiting.oldest {
+                continue;
+            }
             let newer = Version { seq: waiting.seq, history: waiting.pointer.history.as_ref() };
             let older = Version { seq: version.seq, history: version.history.as_ref() };
             waiting.pointer.history = Some(fold(newer, older));
             waiting.is_changed = true;
-            waiting.oldest = version.seq.min(waiting.oldest);
-            self.spec.placement.superseded(&waiting.key, waiting.seq, version.seq);
+            if waiting.is_newest {
+                self.spec.placement.superseded(&waiting.key, waiting.oldest, version.seq);
+            }
+            waiting.oldest = version.seq;
         }
+    }
+
+    /// Notes the lifetimes of values that were deleted.
+    pub(crate) fn ended(&self, lifetimes: &[Seq]) {
+        lifetimes.iter().for_each(|lifetime| self.spec.placement.ended(*lifetime));
     }
 
     /// Returns the encoded pointer of a version that no longer waits. Copies the value of an input's pointer if its
@@ -213,16 +236,13 @@ impl Separator {
     /// A value that cannot be read is no reason to fail: the compaction only has to keep its pointer. Then the rest of
     /// that file is not collected.
     pub(crate) fn settle(&mut self, waiting: &Waiting) -> Result<&[u8]> {
-        let Waiting { key, seq, pointer, .. } = waiting;
+        let Waiting { seq, pointer, .. } = waiting;
         let mut pointer = *pointer;
-        let copy = match &waiting.placed {
-            Some(placed) => {
-                self.spec.placement.flushed(placed, *seq, waiting.oldest);
-                None
-            }
-            None => self.copy(key, *seq, &pointer)?,
-        };
-        let is_kept = waiting.placed.is_none() && !waiting.is_changed && copy.is_none();
+        if let Some(placed) = &waiting.placed {
+            self.spec.placement.flushed(placed, *seq, waiting.oldest);
+        }
+        let copy = if waiting.is_written { None } else { self.copy(waiting)? };
+        let is_kept = !waiting.is_written && !waiting.is_changed && copy.is_none();
         pointer.place = copy.or(pointer.place);
         self.pointer.clear();
         match is_kept {
@@ -237,7 +257,8 @@ impl Separator {
 
     /// Copies the value of an input's pointer to the open file of its class if its file is collected. Returns the new
     /// place.
-    fn copy(&mut self, key: &[u8], seq: Seq, pointer: &ValuePointer) -> Result<Option<Place>> {
+    fn copy(&mut self, waiting: &Waiting) -> Result<Option<Place>> {
+        let (key, seq, pointer) = (waiting.key.as_slice(), waiting.seq, &waiting.pointer);
         let Some(place) = pointer.place else { return Ok(None) };
         if !self.spec.inputs.contains_key(&place.file) {
             let id = place.file;
@@ -254,8 +275,11 @@ impl Separator {
             return Ok(None);
         };
         let version = Version { seq, history: pointer.history.as_ref() };
-        let placed = self.spec.placement.of_copy(key, version, len);
-        let copy = self.file(placed.class)?.copy(key, seq, &value)?;
+        let class = match waiting.is_newest {
+            true => self.spec.placement.of_copy(key, version, place.record.raw_len.into()).class,
+            false => 0,
+        };
+        let copy = self.file(class)?.copy(key, seq, &value)?;
         self.written += copy.record.record_len();
         self.copied += copy.record.record_len();
         Ok(Some(copy))
@@ -321,7 +345,8 @@ impl Separator {
         let missing = || Error::new(ErrorKind::Bug, "a value file was started without a file number");
         let file = self.next.pop().ok_or_else(missing)?;
         let ValueSpec { keyspace, compression, created_seq, write_bytes, .. } = self.spec;
-        let header = ValueFileHeader { file, created_seq, keyspace, class: class as u8 };
+        let header =
+            ValueFileHeader { file, created_seq, keyspace, class: self.spec.placement.number(class) };
         let settings = ValueFileSettings { header, compression };
         let write_bytes = (write_bytes / self.open.len()).max(LEAST_WRITE_BYTES).min(write_bytes);
         ValueWriter::create(&self.env, &self.files.path(file), settings, write_bytes)
@@ -336,7 +361,7 @@ impl Separator {
             keyspace: self.spec.keyspace,
             file: id,
             state: ValueFileState::Live,
-            class: class as u8,
+            class: self.spec.placement.number(class),
             file_len: summary.file_len,
             entries: properties.records,
             total_bytes: properties.record_bytes,

@@ -79,7 +79,7 @@ impl ValueWriter {
     }
 
     /// Writes the rest of the file, and syncs nothing. Several files are sealed before the first of them is finished,
-    /// so that its sync writes the data of all.
+    /// so that the system can write their data together. Each is synced nevertheless.
     pub(super) fn seal(&mut self) -> Result<()> {
         let Some(builder) = self.builder.take() else {
             return Err(Error::new(ErrorKind::Bug, "value file is already finished"));

@@ -243,3 +243,87 @@ fn no_compaction_changes_an_answer_now_or_later() {
     }
     assert!(merged > 1000, "only {merged} entries were merged");
 }
+
+/// Compacts `versions` of one key, newest first, under the snapshots at `snapshots` and a range tombstone at `deleted`.
+/// Returns the sequence numbers that survive, each with those that became part of its history, and the lifetimes of
+/// values that tombstones ended.
+fn histories(versions: &[(Seq, Kind, u8)], snapshots: &[Seq], deleted: Option<Seq>) -> String {
+    let input = Memtable::new(LogNumber(1), 5);
+    for (seq, kind, len) in versions {
+        input.insert(b"key", *seq, *kind, &vec![7; usize::from(*len)]);
+    }
+    let tombstones = deleted.map(|seq| RangeTombstone { range: everywhere(), seq });
+    let rules = MergeRules {
+        pointers: None,
+        readers: Readers {
+            snapshots: snapshots.iter().map(|seq| ReadPoint { seq: *seq, micros: 0 }).collect(),
+            now_micros: 0,
+        },
+        guard: DropGuard::new(&[], &everywhere()),
+        operator: None,
+        tombstones: Fragmented::new(tombstones.into_iter().collect()),
+        large: 100,
+    };
+    let mut cursor = Arc::new(input).cursor();
+    cursor.seek_first().expect("a memtable");
+    let mut stream = MergeStream::new(cursor, rules);
+    let mut text = String::new();
+    let mut more = true;
+    while more {
+        more = stream.advance().expect("sound entries");
+        let seqs: Vec<Seq> = stream.superseded().iter().map(|version| version.seq).collect();
+        if !seqs.is_empty() {
+            text += &format!("{seqs:?}");
+        }
+        if !stream.ended().is_empty() {
+            text += &format!(" ended {:?}", stream.ended());
+        }
+        if more {
+            text += &format!(" {}", stream.seq());
+        }
+    }
+    text.trim().to_owned()
+}
+
+#[test]
+fn dropped_versions_become_part_of_the_history() {
+    let put = |seq| (seq, Kind::Put, 100);
+    let (small, delete) = (|seq| (seq, Kind::Put, 99), |seq| (seq, Kind::Delete, 0));
+    assert_eq!(histories(&[put(9), put(7), put(4)], &[], None), "9[7, 4]");
+    assert_eq!(histories(&[put(9), small(7), put(4)], &[], None), "9[4]", "small values do not count");
+    assert_eq!(histories(&[small(9), put(7)], &[], None), "9", "a small value has no history");
+    assert_eq!(histories(&[put(9), delete(7), put(4)], &[], None), "9", "a tombstone ends it");
+    assert_eq!(histories(&[put(9), put(8), put(4)], &[], Some(6)), "9[8]", "so does a range tombstone");
+    assert_eq!(
+        histories(&[put(9), put(8), put(5), put(4)], &[6], None),
+        "9[8] 5[4]",
+        "each snapshot has its own"
+    );
+    assert_eq!(histories(&[put(9), delete(5), put(4), put(3)], &[6], None), "9 ended [1]");
+    assert_eq!(histories(&[put(9), put(4)], &[6], Some(5)), "9", "covered in an older stripe");
+    assert_eq!(histories(&[delete(9), put(4), put(3)], &[], None), "ended [5]", "the newest value was alive");
+    assert_eq!(histories(&[delete(9), small(4), put(3)], &[], None), "ended [6]", "as far as is known");
+}
+
+/// Of many versions of a key the oldest are folded together, so that memory is bounded.
+#[test]
+fn the_list_of_dropped_versions_is_bounded() {
+    let input = Memtable::new(LogNumber(1), 5);
+    (1..=1000).for_each(|seq| input.insert(b"key", seq, Kind::Put, b"value"));
+    let rules = MergeRules {
+        pointers: None,
+        readers: Readers { snapshots: Vec::new(), now_micros: 0 },
+        guard: DropGuard::new(&[], &everywhere()),
+        operator: None,
+        tombstones: Fragmented::new(Vec::new()),
+        large: 1,
+    };
+    let mut cursor = Arc::new(input).cursor();
+    cursor.seek_first().expect("a memtable");
+    let mut stream = MergeStream::new(cursor, rules);
+    assert!(stream.advance().expect("sound entries") && !stream.advance().expect("sound entries"));
+    let dropped = stream.superseded();
+    assert_eq!(dropped.len(), super::MOST_SUPERSEDED);
+    let last = dropped.last().and_then(|last| last.history).expect("it has the rest");
+    assert_eq!(last.writes + dropped.len() as u64, 999);
+}
