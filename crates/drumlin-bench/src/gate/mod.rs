@@ -62,7 +62,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let watched = !args.counts;
     let measured = measured(&cases, watched, prefix, Work { more_percent: args.regress.unwrap_or(0) })?;
     let known = known(args)?;
-    let origin = Origin { rustc: rustc_version(), processor: processor() };
+    let origin = Origin { rustc: rustc_version(), processor: crate::measure::machine::processor() };
     let judged = args.update || known.origin == origin;
     if watched && !judged {
         say!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
@@ -203,11 +203,6 @@ fn told_missing(known: &File, measured: &[Figure], cases: &[&Case], watched: boo
         }
     }
     missing
-}
-
-/// Returns the processor model.
-fn processor() -> String {
-    crate::measure::machine::machine(Path::new(".")).cpu.unwrap_or_default()
 }
 
 fn rustc_version() -> String {

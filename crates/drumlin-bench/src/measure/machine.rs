@@ -37,6 +37,14 @@ fn filesystem(dir: &Path) -> Option<String> {
     above.max_by_key(|fields| fields[1].len()).map(|fields| fields[2].to_owned())
 }
 
+/// Returns the processor's name, family and model. One name may stand for several models, on which a program takes
+/// different numbers of instructions: the C library chooses its functions by the processor.
+pub fn processor() -> String {
+    let parts = [("model name", ""), ("cpu family", "family "), ("model", "model ")];
+    let parts = parts.map(|(field, title)| Some(format!("{title}{}", value("/proc/cpuinfo", field)?)));
+    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
+}
+
 /// Describes the machine; `dir` is the data directory.
 pub fn machine(dir: &Path) -> Machine {
     let ram = value("/proc/meminfo", "MemTotal");

@@ -80,8 +80,10 @@ impl MergeJob {
                 return Ok(Progress::NeedsNumber);
             }
             let has_entry = self.stream.advance()?;
-            self.outputs.supersede(self.stream.superseded());
-            self.outputs.ended(self.stream.ended());
+            if self.stream.has_dropped() {
+                self.outputs.supersede(self.stream.superseded());
+                self.outputs.ended(self.stream.ended());
+            }
             if !has_entry {
                 self.finish()?;
                 return Ok(Progress::Done);

@@ -237,6 +237,12 @@ impl<C: Cursor> MergeStream<C> {
         &self.ended
     }
 
+    /// Returns whether there are any of both.
+    #[inline]
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.superseded.is_empty() || !self.ended.is_empty()
+    }
+
     /// Moves to the next surviving entry; returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.superseded.clear();
@@ -307,11 +313,11 @@ impl<C: Cursor> MergeStream<C> {
             Meaning::Operand { .. } => {}
             _ => self.hiding = Some(stripe),
         }
-        self.heir = match kind {
-            Kind::Delete => Heir::Tombstone(seq),
-            _ if self.is_large(kind) => Heir::Value,
-            _ => Heir::None,
-        };
+        if self.is_large(kind) {
+            self.heir = Heir::Value;
+        } else if kind == Kind::Delete && self.rules.large < u64::MAX {
+            self.heir = Heir::Tombstone(seq);
+        }
         let is_absent = meaning == Meaning::Deleted;
         if is_absent && self.rules.may_drop_tombstone(&self.key, seq, stripe) {
             self.counts.obsolete_tombstones += u64::from(kind == Kind::Delete);
@@ -326,7 +332,8 @@ impl<C: Cursor> MergeStream<C> {
     fn is_large(&self, kind: Kind) -> bool {
         match kind {
             Kind::PutPointer => true,
-            Kind::Put => self.input.value().len() as u64 >= self.rules.large,
+            // No call to the cursor for stores that separate no values.
+            Kind::Put => self.rules.large < u64::MAX && self.input.value().len() as u64 >= self.rules.large,
             _ => false,
         }
     }

@@ -169,20 +169,24 @@ impl Outputs {
             (open.writer.size() >= self.file_bytes || self.values.is_table_full())
                 && last.is_some_and(|last| last != key || bug!("key-split-over-tables"))
         });
-        self.settle()?;
+        if self.waiting.is_some() {
+            self.settle()?;
+        }
         if cut {
             self.cut(Some(key))?;
         }
         if self.open.is_none() {
             self.open = Some(self.start()?);
         }
-        let before = self.open.as_ref().and_then(|open| open.points.as_ref());
-        let is_newest = before.is_none_or(|(_, last)| last != key);
-        match self.values.separate(key, seq, kind, value, is_newest)? {
-            Some(waiting) => self.waiting = Some((waiting, is_warm)),
-            None => self.write(key, seq, kind, value, is_warm)?,
+        if self.values.concerns(kind, value.len()) {
+            let before = self.open.as_ref().and_then(|open| open.points.as_ref());
+            let is_newest = before.is_none_or(|(_, last)| last != key);
+            if let Some(waiting) = self.values.separate(key, seq, kind, value, is_newest)? {
+                self.waiting = Some((waiting, is_warm));
+                return Ok(());
+            }
         }
-        Ok(())
+        self.open.as_mut().expect("just opened").add(key, seq, kind, value, is_warm)
     }
 
     /// Notes older versions of the last entry that the job dropped in favour of it.
@@ -207,10 +211,6 @@ impl Outputs {
         open.add(&waiting.key, waiting.seq, Kind::PutPointer, pointer, is_warm)?;
         self.values.recycle(waiting);
         Ok(())
-    }
-
-    fn write(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], is_warm: bool) -> Result<()> {
-        self.open.as_mut().expect("just opened").add(key, seq, kind, value, is_warm)
     }
 
     /// Finishes the last table. The caller makes the directory entries of all tables durable.

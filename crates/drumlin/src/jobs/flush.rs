@@ -32,10 +32,11 @@ use crate::compaction::view::tree_view;
 use crate::filter::MergedInputs;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
+use crate::options::Adaptation;
 use crate::store::memory;
 use crate::store::space::bytes_of;
 use crate::store::{Store, TreeStep};
-use crate::value::all_value_bytes;
+use crate::value::{FlushedValues, all_value_bytes};
 use crate::version::{FileMeta, KeyspaceEdit, Tree};
 use drumlin_env::sync::{Arc, Mutex, atomic};
 use drumlin_format::manifest::MAX_CHANGES;
@@ -110,9 +111,13 @@ impl FlushLane {
         }
         let mut result = job.merge.take().expect("just stepped").into_result();
         result.outputs.end_merge();
-        let (separated, _) = result.outputs.value_bytes();
-        let bytes = bytes_of(&job.memtables);
-        if self.store.lifetimes.flushed(job.keyspace.id, job.max_seq, bytes, separated) {
+        let flushed = FlushedValues {
+            now: job.max_seq,
+            bytes: bytes_of(&job.memtables),
+            written: result.outputs.value_bytes().0,
+            is_frozen: job.keyspace.options.load().adaptation == Adaptation::Frozen,
+        };
+        if self.store.lifetimes.flushed(job.keyspace.id, flushed) {
             self.store.background.wake();
         }
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;

@@ -3,9 +3,9 @@
 //!
 //! All keyspaces share one table of recent writes, of a hundredth of the memory budget. Each keyspace has its own
 //! lifetimes, classes, watched keys and model. They are made when the first value is separated, and charged to the
-//! block cache's memory. When watched keys and models of several keyspaces would take more than twice as much as the
-//! table, further keyspaces have no model. All of it is lost when the store is closed: until enough lifetimes are known
-//! again, classes are worse, and nothing else changes.
+//! block cache's memory. Watched keys and models of all keyspaces take at most twice as much as the table: each further
+//! keyspace watches fewer keys, and in the end none, so that it has no model. All of it is lost when the store is
+//! closed: until enough lifetimes are known again, classes are worse, and nothing else changes.
 //!
 //! Lock order: `training` before `known`. No other lock is taken under them.
 
@@ -25,8 +25,7 @@ const RECENT_SHARE: usize = 100;
 const MOST_RECENT_BYTES: usize = 128 << 20;
 /// Bytes of all watched keys and models for each byte of the table of recent writes.
 const MODELS_SHARE: usize = 2;
-/// Bytes of the table of recent writes for each watched key, and the most watched keys of a keyspace.
-const BYTES_PER_WATCHED: usize = 512;
+/// Most watched keys of a keyspace.
 const MOST_WATCHED: usize = 8192;
 /// Bytes of values that a flush or compaction writes for each class: this part of `file_bytes`, as a divisor, and at
 /// most a MiB. With fewer, neighbouring classes share a file.
@@ -48,13 +47,15 @@ struct Known {
 struct OfKeyspace {
     placer: Placer,
     most_watched: usize,
+    /// Whether nothing was learned at the last flush.
+    is_frozen: bool,
     /// Share of the bytes of the last flush that went to value files.
     separated: f64,
 }
 
 impl OfKeyspace {
     fn new(most_watched: usize) -> OfKeyspace {
-        OfKeyspace { placer: Placer::new(most_watched), most_watched, separated: 1.0 }
+        OfKeyspace { placer: Placer::new(most_watched), most_watched, is_frozen: false, separated: 1.0 }
     }
 }
 
@@ -69,6 +70,17 @@ pub(crate) struct Lifetimes {
     recent_bytes: usize,
     /// Bytes that are charged for the table, and for watched keys and models.
     taken: [AtomicUsize; 2],
+}
+
+/// What a flush did.
+pub(crate) struct FlushedValues {
+    /// Largest sequence number in it.
+    pub(crate) now: Seq,
+    /// Bytes in memtables, and those that it wrote to value files.
+    pub(crate) bytes: u64,
+    pub(crate) written: u64,
+    /// Whether nothing is learned from it.
+    pub(crate) is_frozen: bool,
 }
 
 /// A step of a training.
@@ -103,8 +115,10 @@ impl Lifetimes {
         let mut slot = self.training.lock();
         if slot.is_none() && self.is_due.swap(false, Relaxed) {
             let mut known = self.known.lock();
-            let begin =
-                |(id, of): (&KeyspaceId, &mut OfKeyspace)| Some((*id, of.placer.learner.begin_training()?));
+            let begin = |(id, of): (&KeyspaceId, &mut OfKeyspace)| {
+                let training = if of.is_frozen { None } else { of.placer.learner.begin_training() };
+                Some((*id, training?))
+            };
             *slot = known.keyspaces.iter_mut().find_map(begin);
             // Another keyspace's may be due too.
             self.is_due.store(slot.is_some(), Relaxed);
@@ -114,7 +128,9 @@ impl Lifetimes {
         let (keyspace, rows) = (*keyspace, training.rows());
         *slot = None;
         let mut known = self.known.lock();
-        let Some(of) = known.keyspaces.get_mut(&keyspace) else { return Trained::Tree };
+        let Some(of) = known.keyspaces.get_mut(&keyspace).filter(|of| !of.is_frozen) else {
+            return Trained::Tree;
+        };
         of.placer.learner.trained(model);
         Trained::Model { keyspace, rows, learned: of.placer.learner.learned() }
     }
@@ -139,13 +155,16 @@ impl Lifetimes {
         known.keyspaces.get(&keyspace).map_or(bytes, |of| (bytes as f64 * of.separated) as u64)
     }
 
-    /// Notes that a flush of `bytes` bytes in memtables, up to `now`, wrote `written` bytes to value files. Returns
-    /// whether a training is due.
-    pub(crate) fn flushed(&self, keyspace: KeyspaceId, now: Seq, bytes: u64, written: u64) -> bool {
+    /// Notes a flush. Returns whether a training is due.
+    pub(crate) fn flushed(&self, keyspace: KeyspaceId, flush: FlushedValues) -> bool {
         let mut known = self.known.lock();
         let Some(of) = known.keyspaces.get_mut(&keyspace) else { return false };
-        of.separated = (written as f64 / bytes.max(1) as f64).min(1.0);
-        of.placer.learner.expire(now);
+        of.separated = (flush.written as f64 / flush.bytes.max(1) as f64).min(1.0);
+        of.is_frozen = flush.is_frozen;
+        if of.is_frozen {
+            return false;
+        }
+        of.placer.learner.expire(flush.now);
         let is_due = of.placer.learner.is_training_due();
         if is_due {
             self.is_due.store(true, Relaxed);
@@ -197,7 +216,7 @@ impl Placement {
     /// Sets the number of classes for a job that writes about `bytes` bytes to value files, and tables of about
     /// `table_bytes` bytes.
     pub(crate) fn expect(&mut self, bytes: u64, table_bytes: u64) {
-        if self.policy == ValuePolicy::GarbageRatio {
+        if !self.predicts() {
             return;
         }
         let least =
@@ -205,6 +224,11 @@ impl Placement {
         let tables = 1 + table_bytes / self.file_bytes.max(1);
         let most = (MOST_FILES / tables).clamp(1, CLASSES as u64);
         self.classes = (bytes / least).clamp(1, most) as usize;
+    }
+
+    /// Returns whether values have classes.
+    pub(super) fn predicts(&self) -> bool {
+        self.policy != ValuePolicy::GarbageRatio
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
@@ -239,6 +263,9 @@ impl Placement {
 
     /// Notes that the version `older` of `key` was dropped, and lived until `end`.
     pub(super) fn superseded(&self, key: &[u8], end: Seq, older: Seq) {
+        if !self.predicts() {
+            return;
+        }
         let mut known = self.lifetimes.known.lock();
         if self.is_flush {
             self.write(&mut known, self.hash(key), older);
@@ -248,7 +275,9 @@ impl Placement {
 
     /// Notes that a value that was deleted had lived for `lifetime`.
     pub(super) fn ended(&self, lifetime: Seq) {
-        self.completed(&mut self.lifetimes.known.lock(), lifetime);
+        if self.predicts() {
+            self.completed(&mut self.lifetimes.known.lock(), lifetime);
+        }
     }
 
     fn completed(&self, known: &mut Known, lifetime: Seq) {
@@ -268,8 +297,11 @@ impl Placement {
 
     /// Notes that a flush met a tombstone that is the newest version of `key`.
     pub(super) fn deleted(&self, key: &[u8], seq: Seq) {
+        if !self.is_flush || !self.predicts() {
+            return;
+        }
         let mut known = self.lifetimes.known.lock();
-        if !self.is_flush || known.recent.is_none() {
+        if known.recent.is_none() {
             return;
         }
         let hash = self.hash(key);
@@ -320,10 +352,13 @@ impl Placement {
             return &mut known.of_dropped;
         }
         known.keyspaces.entry(self.keyspace).or_insert_with(|| {
-            let (recent, taken) = (self.lifetimes.recent_bytes, &self.lifetimes.taken[1]);
-            let most = (recent / BYTES_PER_WATCHED).min(MOST_WATCHED);
-            let bytes = Learner::most_bytes(most);
-            let most = if taken.load(Relaxed) + bytes <= MODELS_SHARE * recent { most } else { 0 };
+            let taken = &self.lifetimes.taken[1];
+            // At most half of what is left, so that further keyspaces get some.
+            let left = (MODELS_SHARE * self.lifetimes.recent_bytes).saturating_sub(taken.load(Relaxed)) / 2;
+            let mut most = MOST_WATCHED;
+            while Learner::most_bytes(most) > left {
+                most /= 2;
+            }
             taken.fetch_add(Learner::most_bytes(most), Relaxed);
             OfKeyspace::new(most)
         })
@@ -365,6 +400,9 @@ mod tests {
         assert_eq!(classes(64 << 20, 64 << 20, |job| (job.value_bytes, job.file_bytes) = (0, 4096)).0, 1);
         assert_eq!(classes(64 << 20, 4 << 20, |_| {}).0, 3, "1025 tables");
         assert_eq!(classes(64 << 20, 0, |job| job.policy = ValuePolicy::GarbageRatio).0, 3, "left as it is");
+        let few = Arc::new(Lifetimes::new(8 << 20));
+        placement(&few, 1).of_new(b"key", 1, 5000);
+        assert!(few.bytes() <= (8 << 20) * 3 / 100, "{} bytes", few.bytes());
     }
 
     #[test]
@@ -397,9 +435,17 @@ mod tests {
         write(&frozen, 20);
         write(&job, 30);
         assert_eq!(learned(), 0, "the first sample's lifetime is not known");
+        let flushed = |is_frozen| {
+            lifetimes.flushed(KeyspaceId(1), FlushedValues { now: 1 << 40, bytes: 1, written: 1, is_frozen })
+        };
+        assert!(!flushed(true));
+        assert_eq!(learned(), 0, "its deadline has passed, but nothing is learned");
         write(&job, 40);
         assert_eq!(learned(), 1);
         job.deleted(b"key", 50);
         assert_eq!(learned(), 2);
+        write(&job, 60);
+        assert!(!flushed(false));
+        assert_eq!(learned(), 3, "by its deadline");
     }
 }

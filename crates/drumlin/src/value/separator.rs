@@ -149,9 +149,18 @@ impl Separator {
         self.next.push(id);
     }
 
+    /// Returns whether an entry may be separated, is a pointer, or says something about lifetimes.
+    #[inline]
+    pub(crate) fn concerns(&self, kind: Kind, len: usize) -> bool {
+        match (kind, self.spec.threshold) {
+            (Kind::PutPointer, _) | (Kind::Delete, Some(_)) => true,
+            (Kind::Put, Some(least)) => len as u64 >= least,
+            _ => false,
+        }
+    }
+
     /// Returns the waiting pointer if the table holds one for this entry, and writes the value of a new one.
     /// `is_newest` tells whether the entry is the first of its key.
-    #[inline]
     pub(crate) fn separate(
         &mut self,
         key: &[u8],
@@ -162,7 +171,9 @@ impl Separator {
     ) -> Result<Option<Waiting>> {
         match kind {
             Kind::Put if self.spec.threshold.is_some_and(|least| value.len() as u64 >= least) => {
-                let placed = is_newest.then(|| self.spec.placement.of_new(key, seq, value.len() as u64));
+                let placement = &self.spec.placement;
+                let is_placed = is_newest && placement.predicts();
+                let placed = is_placed.then(|| placement.of_new(key, seq, value.len() as u64));
                 let class = placed.as_ref().map_or(0, |placed| placed.class);
                 let place = self.file(class)?.add(key, seq, value)?;
                 self.written += place.record.record_len();
@@ -275,7 +286,7 @@ impl Separator {
             return Ok(None);
         };
         let version = Version { seq, history: pointer.history.as_ref() };
-        let class = match waiting.is_newest {
+        let class = match waiting.is_newest && self.spec.placement.predicts() {
             true => self.spec.placement.of_copy(key, version, place.record.raw_len.into()).class,
             false => 0,
         };
