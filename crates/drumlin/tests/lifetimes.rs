@@ -110,6 +110,11 @@ fn nothing_depends_on_what_was_learned() {
         }
         db.wait_idle().expect("idle");
         check(&keys, &truth);
+        let files = &db.tree()[0].value_files;
+        assert!(
+            files.iter().any(|file| file.class > 0) && files.iter().any(|file| file.class == 0),
+            "{files:?}"
+        );
         let report = db.verify().expect("verify");
         assert_eq!(report.findings, []);
         db.close().expect("close");

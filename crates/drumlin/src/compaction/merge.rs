@@ -350,7 +350,7 @@ impl<C: Cursor> MergeStream<C> {
             return;
         }
         if let Heir::Tombstone(end) = self.heir {
-            self.ended.push(end - seq);
+            self.ended.push(end.saturating_sub(seq));
             self.heir = Heir::None;
             return;
         }

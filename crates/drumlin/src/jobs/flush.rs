@@ -235,7 +235,7 @@ pub(crate) fn merge_memtables(
     spec.values.placement.is_flush = true;
     if spec.values.threshold.is_some() {
         spec.values.placement.value_bytes = all_value_bytes(tree);
-        spec.values.placement.expect(store.lifetimes.likely_bytes(keyspace.id, bytes), bytes);
+        spec.values.placement.set_classes(store.lifetimes.likely_bytes(keyspace.id, bytes), bytes);
     }
     MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))
 }

@@ -1,8 +1,8 @@
 //! The maintenance lane, and the start of all lanes of a store.
 //!
 //! Maintenance removes obsolete files, rewrites the manifest, writes the decision log, decays the lookup statistics,
-//! samples the load, trains models of value lifetimes, tunes the number of compaction slots, and runs
-//! the parameter searches that policies ask for. Each step does a bounded part of this.
+//! samples the load, trains models of value lifetimes, tunes the number of compaction slots, and runs the
+//! parameter searches that policies ask for. Each step does a bounded part of this.
 
 use super::flush::FlushLane;
 use super::piece::CompactionLane;

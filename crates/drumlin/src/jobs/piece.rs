@@ -161,7 +161,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let expected = parts.iter().map(|part| part.entries).sum();
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
-    let reached = value_bytes(&parts);
+    let reached = if values.is_empty() { BTreeMap::new() } else { value_bytes(&parts) };
     let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
@@ -173,9 +173,12 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         };
         spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, &options), chosen);
         spec.values.most_copied = most_copied;
-        spec.values.placement.value_bytes = all_value_bytes(&tree);
-        let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
-        spec.values.placement.expect(copied.min(most_copied), bytes);
+        // Most compactions copy no values. They do not look at all tables of the tree.
+        if !spec.values.collected.is_empty() {
+            let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
+            spec.values.placement.value_bytes = all_value_bytes(&tree);
+            spec.values.placement.set_classes(copied.min(most_copied), bytes);
+        }
     }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;

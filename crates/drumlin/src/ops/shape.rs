@@ -38,8 +38,7 @@ pub struct KeyspaceShape {
     /// Value files that the tree points to, by number.
     pub value_files: Vec<ValueFileShape>,
     /// What was learned since the open about the lifetimes of values, as a line of text for people; its form may
-    /// change.
-    /// `None` before the first value was separated, and with `value_policy = garbage-ratio`.
+    /// change. `None` before the first value was separated, and with `value_policy = garbage-ratio`.
     pub value_lifetimes: Option<String>,
 }
 

@@ -215,7 +215,7 @@ pub(crate) struct Placement {
 impl Placement {
     /// Sets the number of classes for a job that writes about `bytes` bytes to value files, and tables of about
     /// `table_bytes` bytes.
-    pub(crate) fn expect(&mut self, bytes: u64, table_bytes: u64) {
+    pub(crate) fn set_classes(&mut self, bytes: u64, table_bytes: u64) {
         if !self.predicts() {
             return;
         }
@@ -389,7 +389,7 @@ mod tests {
         let mut job = placement(&Arc::new(Lifetimes::new(512 << 20)), 1);
         let mut classes = |bytes, table_bytes, change: fn(&mut Placement)| {
             change(&mut job);
-            job.expect(bytes, table_bytes);
+            job.set_classes(bytes, table_bytes);
             (job.classes, (0..job.classes).map(|class| job.number(class)).collect::<Vec<u8>>())
         };
         assert_eq!(classes(0, 0, |_| {}), (1, vec![0]));
