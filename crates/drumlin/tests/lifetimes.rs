@@ -2,7 +2,7 @@
 //! the write history of their key, and no reader can tell.
 
 use drumlin::{Db, Keyspace, Metrics};
-use drumlin_env::{MemEnv, Random};
+use drumlin_env::{FileKind, MemEnv, Random};
 use std::collections::BTreeMap;
 
 const KEYS: u32 = 4000;
@@ -159,4 +159,60 @@ fn a_model_is_trained_and_explained() {
     let mut trained = decisions.iter().filter(|decision| decision.what.contains("model of value lifetimes"));
     assert!(trained.any(|decision| decision.reason.contains("placed by the model")), "{decisions:?}");
     assert_eq!(keys.iter().count() as u64, 1000 + 10_000);
+}
+
+/// Each call of a flush that writes several value files fails once. After a reopen all values are there, and no value
+/// file is left that no table points to.
+#[test]
+fn a_flush_of_several_value_files_may_fail_at_each_call() {
+    const ENOSPC: i32 = 28;
+    let load = |mem: &MemEnv| {
+        let db = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = db.set("durability", "sync").expect("an option").open().expect("open");
+        let options = [("value_threshold", "1KiB"), ("file_bytes", "64KiB"), ("value_space_target", "2")];
+        let keys = db.keyspace_with("k", &options).expect("a keyspace");
+        for key in 0..40 {
+            keys.put(key.to_string(), value(key, 0)).expect("a put");
+        }
+        // Later flushes know half of the keys.
+        db.flush().expect("flush");
+        for key in 0..80 {
+            keys.put(key.to_string(), value(key, 1)).expect("a put");
+        }
+        db
+    };
+    let mem = MemEnv::new(7);
+    let db = load(&mem);
+    let before = mem.io_index();
+    db.flush().expect("flush");
+    let calls = mem.io_index() - before;
+    let classes: std::collections::BTreeSet<u8> =
+        db.tree()[0].value_files.iter().map(|file| file.class).collect();
+    assert!(classes.len() > 1, "{classes:?}");
+    let mut failed = 0;
+    for call in 0..calls {
+        let mem = MemEnv::new(7);
+        let db = load(&mem);
+        mem.fail_at(mem.io_index() + call, ENOSPC);
+        failed += u32::from(db.flush().is_err());
+        mem.clear_faults();
+        // Its last flush may fail too, if the store is poisoned.
+        _ = db.close();
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("a keyspace");
+        for key in 0..80 {
+            assert_eq!(
+                keys.get(key.to_string()).expect("a get").as_deref(),
+                Some(&value(key, 1)[..]),
+                "call {call}"
+            );
+        }
+        db.wait_idle().expect("idle");
+        let listed = db.tree()[0].value_files.len();
+        db.close().expect("close");
+        let on_disk =
+            mem.files().into_iter().filter(|path| mem.kind_of(path) == Some(FileKind::Value)).count();
+        assert_eq!(on_disk, listed, "call {call}");
+    }
+    assert!(failed > 4, "{failed} of {calls} calls failed the flush");
 }
