@@ -18,7 +18,7 @@
 
 use super::trees::{Labelled, Row, Training, Trees};
 use crate::real::{exp, ln};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 use drumlin_types::Seq;
@@ -36,8 +36,6 @@ const LABELS_PER_SWITCH: usize = 4096;
 const ADVANTAGE: f64 = 0.95;
 /// Samples of one key that wait for a label at most.
 const MOST_SAMPLES: usize = 4;
-/// Deadlines per key that may be watched. When there are more, those of labelled samples are removed.
-const MOST_DEADLINES: usize = 4;
 /// The threshold rises while fewer than this part of the keys that may be watched are, as a divisor.
 const FEW_WATCHED: usize = 4;
 /// H in units of l0, and its bounds.
@@ -119,9 +117,8 @@ impl fmt::Display for Learned {
 #[derive(Clone, Debug)]
 pub struct Learner {
     watched: BTreeMap<u64, Vec<Sample>>,
-    /// Deadline and hash of each sample, in the order of placement. Horizons change little, so deadlines are nearly in
-    /// order too; one that waits for an earlier sample's gives the same label later.
-    deadlines: VecDeque<(Seq, u64)>,
+    /// Deadline and hash of each sample that waits.
+    deadlines: BTreeSet<(Seq, u64)>,
     /// Hashes below this are watched.
     threshold: u64,
     most_watched: usize,
@@ -143,7 +140,7 @@ impl Learner {
     pub fn new(most_watched: usize) -> Learner {
         Learner {
             watched: BTreeMap::new(),
-            deadlines: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             threshold: u64::MAX,
             most_watched,
             most_rows: (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS),
@@ -163,9 +160,9 @@ impl Learner {
         if most_watched == 0 {
             return 0;
         }
-        // Lists have room for four samples, and maps are half full at worst.
+        // Lists have room for four samples, and maps and sets are half full at worst.
         let key = MOST_SAMPLES * size_of::<Sample>() + 2 * size_of::<(u64, Vec<Sample>)>();
-        let watched = most_watched * (key + MOST_DEADLINES * size_of::<(Seq, u64)>());
+        let watched = most_watched * (key + 2 * MOST_SAMPLES * size_of::<(Seq, u64)>());
         // The rows, those of a training with their residuals and order, and a deque's spare room.
         let row = 3 * size_of::<Labelled>() + size_of::<f64>() + 2 * size_of::<u32>();
         let rows = (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS) * row;
@@ -220,24 +217,9 @@ impl Learner {
             return;
         }
         samples.push(Sample { row: expected.row, seq, placed: now, horizon, predicted });
-        let deadline = now.saturating_add(horizon as u64);
-        // Horizons change little, so deadlines are nearly in order.
-        let at =
-            self.deadlines.iter().rposition(|(other, _)| *other <= deadline).map_or(0, |before| before + 1);
-        self.deadlines.insert(at, (deadline, hash));
+        self.deadlines.insert((now.saturating_add(horizon as u64), hash));
         while self.watched.len() > self.most_watched {
             self.watch_fewer();
-        }
-        if self.deadlines.len() > MOST_DEADLINES * self.most_watched {
-            let watched = &self.watched;
-            self.deadlines.retain(|(deadline, hash)| {
-                let is_of = |sample: &Sample| sample.deadline() == *deadline;
-                watched.get(hash).is_some_and(|samples| samples.iter().any(is_of))
-            });
-            // So that it does not happen at each placement.
-            while self.deadlines.len() > MOST_DEADLINES / 2 * self.most_watched {
-                self.watch_fewer();
-            }
         }
     }
 
@@ -254,12 +236,7 @@ impl Learner {
         if !self.watches(hash) {
             return;
         }
-        let Some(samples) = self.watched.get_mut(&hash) else { return };
-        let ended: Vec<Sample> = samples.extract_if(.., |sample| sample.seq < seq).collect();
-        if samples.is_empty() {
-            self.watched.remove(&hash);
-        }
-        for sample in ended {
+        for sample in self.end(hash, |sample| sample.seq < seq) {
             let lifetime = (seq.saturating_sub(sample.placed) as f64).min(sample.horizon);
             self.label(&sample, log2_1(lifetime));
         }
@@ -268,19 +245,33 @@ impl Learner {
     /// Forgets the samples of the key with this hash. For writes while nothing is learned.
     pub fn discard(&mut self, hash: u64) {
         if self.watches(hash) {
+            self.end(hash, |_| true);
+        }
+    }
+
+    /// Removes and returns the samples of the key with this hash that have `ended`.
+    fn end(&mut self, hash: u64, ended: impl Fn(&Sample) -> bool) -> Vec<Sample> {
+        let Some(samples) = self.watched.get_mut(&hash) else { return Vec::new() };
+        let removed: Vec<Sample> = samples.extract_if(.., |sample| ended(sample)).collect();
+        for sample in &removed {
+            self.deadlines.remove(&(sample.deadline(), hash));
+        }
+        if samples.is_empty() {
             self.watched.remove(&hash);
         }
+        // Two samples of a key may have one deadline.
+        let left = self.watched.get(&hash).into_iter().flatten();
+        self.deadlines.extend(left.map(|sample| (sample.deadline(), hash)));
+        removed
     }
 
     /// Labels the samples whose deadline has passed.
     pub fn expire(&mut self, now: Seq) {
-        while let Some((_, hash)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
-            let Some(samples) = self.watched.get_mut(&hash) else { continue };
-            let due: Vec<Sample> = samples.extract_if(.., |sample| sample.deadline() <= now).collect();
-            if samples.is_empty() {
-                self.watched.remove(&hash);
+        while let Some((_, hash)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.deadlines.pop_first();
+            for sample in self.end(hash, |sample| sample.deadline() <= now) {
+                self.label(&sample, log2_1(sample.horizon));
             }
-            due.iter().for_each(|sample| self.label(sample, log2_1(sample.horizon)));
         }
         if self.watched.len() < self.most_watched / FEW_WATCHED {
             self.threshold = self.threshold.saturating_mul(2).saturating_add(1);
@@ -377,7 +368,7 @@ mod tests {
         let known = expected(Row::default(), 50.0, &learner);
         for key in 0..10_000u64 {
             learner.placed(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), key, key, &known, 100.0);
-            assert!(learner.watched.len() <= 100 && learner.deadlines.len() <= 400);
+            assert!(learner.watched.len() <= 100 && learner.deadlines.len() == learner.watched.len());
         }
         assert!(learner.watched.len() > 20, "{}", learner.watched.len());
         let mut nothing = Learner::new(0);
@@ -394,7 +385,7 @@ mod tests {
         for key in 0..10_000u64 {
             learner.placed(hash(key), 10 * key, 10 * key, &known, 1e6);
             learner.written(hash(key), 10 * key + 5);
-            assert!(learner.deadlines.len() <= 401, "{}", learner.deadlines.len());
+            assert!(learner.deadlines.is_empty(), "{}", learner.deadlines.len());
         }
         assert_eq!((learner.watched.len(), learner.learned().labels), (0, 10_000));
         (0..10_000u64).for_each(|key| learner.placed(hash(key), 100_000, 100_000, &known, 100.0));
