@@ -1,7 +1,7 @@
 //! What collection copies, against closed forms and against simulations made for the design.
 
 use drumlin_policy::SplitMix;
-use drumlin_sim::values::{Collector, ValueReport, ValueSetup, ValueWorld};
+use drumlin_sim::values::{Collector, ValueReport, ValueSetup, ValueWorld, copies_at};
 
 const BYTES: u64 = 4096;
 
@@ -90,6 +90,51 @@ fn lifetimes_save_copies_where_some_keys_are_written_more_often() {
     assert!(skewed[1] <= 0.92 * skewed[0], "the score alone: {skewed:?}");
     let flat = [Collector::GarbageRatio, lifetimes].map(|collector| run(0.2, collector));
     assert!(flat[1] <= 1.03 * flat[0], "zipf 0.2: {flat:?}");
+}
+
+/// The collectors of other stores. Those without a space target are run with several settings.
+#[test]
+fn published_collectors_copy_more_at_equal_space_on_zipf() {
+    let keys = 20_000;
+    let ours = zipf(keys, 0.9, 1.25, Collector::Lifetimes { remembered: keys / 4, watched: 0 });
+    let oldest = [1.2, 1.25, 1.3].map(|target| {
+        let report = zipf(keys, 0.9, target, Collector::OldestFirst);
+        assert!(report.peak_space <= target + 1e-9, "{report:?}");
+        (report.mean_space(), report.copies())
+    });
+    let mut found = vec![("oldest first", copies_at(ours.mean_space(), &oldest))];
+    let ratios = [0.1, 0.15, 0.2, 0.25, 0.3, 0.4].map(|least| {
+        let report = zipf(keys, 0.9, 1.25, Collector::Ratio(least));
+        // No file has more garbage than the ratio, and each copy frees at least so much.
+        let (space, copies) = (1.0 / (1.0 - least), (1.0 - least) / least);
+        assert!(report.peak_space <= space && report.copies() <= copies, "{least}: {report:?}");
+        (report.mean_space(), report.copies())
+    });
+    let dumpkv = |watched| {
+        [0.06, 0.12, 0.25, 0.5, 1.0, 2.0].map(|factor| {
+            let report = zipf(keys, 0.9, 1.25, Collector::DumpKv { factor, watched });
+            (report.mean_space(), report.copies())
+        })
+    };
+    let factors = [0, 2000].map(dumpkv);
+    found.push(("ratio", copies_at(ours.mean_space(), &ratios)));
+    found.push(("dumpkv-h", copies_at(ours.mean_space(), &factors[0])));
+    found.push(("dumpkv", copies_at(ours.mean_space(), &factors[1])));
+    assert_ne!(factors[0], factors[1], "the model places nothing");
+    println!("{:?} at {:.3}; {found:?}; {ratios:?}; {factors:?}", ours.copies(), ours.mean_space());
+    for (name, copies) in found {
+        let copies = copies.unwrap_or_else(|| panic!("{name}: no setting is near {}", ours.mean_space()));
+        assert!(ours.copies() < 0.8 * copies, "{name} copies {copies}, lifetimes {}", ours.copies());
+    }
+}
+
+#[test]
+fn copies_are_interpolated_between_the_nearest_runs() {
+    let runs = [(1.1, 3.0), (1.3, 1.0), (1.2, 2.0), (2.0, 0.1)];
+    assert_eq!(copies_at(1.2, &runs), Some(2.0));
+    // The mean of a half and one byte written for each byte copied.
+    assert!(copies_at(1.25, &runs).is_some_and(|copies| (copies - 1.0 / 0.75).abs() < 1e-9));
+    assert_eq!((copies_at(1.0, &runs), copies_at(2.1, &runs), copies_at(1.5, &[])), (None, None, None));
 }
 
 /// Every collector keeps the bound on copies, whatever it predicts.

@@ -82,10 +82,22 @@ pub(crate) enum SimKind {
     /// byte, both of the last three quarters of the load; peak = the largest of the whole load; rule and model = mean
     /// error of the two predictors of lifetimes over the newest 8192 labels, in doublings.
     ///
-    /// Collectors: `garbage-ratio` takes the files with the largest share of garbage (as TerarkDB and Titan do);
+    /// Collectors: `garbage-ratio` takes the files with the largest share of garbage until the space target is met;
     /// `age-score` prefers old files; `mean-interval` does so too, and writes values with similar lifetimes to the same
     /// files, as predicted from the write history of their key; `lifetimes`, the default of a store, also trains a
     /// model. Versions become garbage when a flush supersedes them; a store finds garbage later.
+    ///
+    /// `--published` adds collectors of other stores. `oldest-first`: the oldest file, until the space target is met
+    /// (BlobDB's order, without its age cutoff). `ratio`: every file with at least this share of garbage (TerarkDB and
+    /// Titan; 0.2 in DumpKV's paper). `dumpkv-h` and `dumpkv`: DumpKV's times to live, where collection divides values
+    /// by write count or by a model (that of this store). The last three have no space target: they are run with eight
+    /// settings each, and what they copy at the mean space of `lifetimes` is interpolated.
+    ///
+    /// Columns: `setting` is the space target, the collector's own setting as published (`garbage` share, or `factor`
+    /// on the times to live), or the mean `space` to which a line is interpolated. `copies`: bytes copied for each
+    /// flushed byte. `space` and `peak`: mean and largest bytes of value files per live byte. `rule` and `model`: mean
+    /// errors of the predictors in doublings. `-`: not known; no setting came near this space, or nothing was
+    /// predicted. `--json` prints all runs.
     #[command(after_help = "Example: drumlin sim values --load zipf:0.9 --target 1.25,1.5")]
     Values(ValuesArgs),
 }
@@ -124,6 +136,10 @@ pub(crate) struct ValuesArgs {
     #[arg(long, default_value_t = 16_384, value_name = "KIB",
           value_parser = clap::value_parser!(u64).range(64..=1_048_576))]
     pub(crate) memtable: u64,
+
+    /// Also the collectors of BlobDB, TerarkDB, Titan and DumpKV
+    #[arg(long)]
+    pub(crate) published: bool,
 
     /// Seed of the loads
     #[arg(long, default_value_t = 1, value_name = "N")]

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use drumlin_bench::generate::random::Random;
 use drumlin_bench::generate::zipf::Zipf;
 use drumlin_policy::lifetime::Learned;
-use drumlin_sim::values::{Collector, ValueReport, ValueSetup, ValueWorld};
+use drumlin_sim::values::{Collector, ValueReport, ValueSetup, ValueWorld, copies_at};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,13 +29,40 @@ const MOST_BYTES: u64 = 4 << 30;
 /// A write: the key, and the bytes of the value unless it is a delete.
 type Write = (u32, Option<u64>);
 
+/// Keys that are watched to train a model.
+const WATCHED: usize = 8192;
+/// Settings of the collectors without a space target; the first is the published one.
+const RATIOS: [f64; 8] = [0.2, 0.08, 0.12, 0.16, 0.3, 0.4, 0.55, 0.7];
+const FACTORS: [f64; 8] = [1.0, 0.06, 0.12, 0.25, 0.5, 1.5, 2.0, 4.0];
+
+/// How a collector was set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Setting {
+    /// Space target.
+    Target(f64),
+    /// Share of garbage, or factor on the times to live, and whether it is the published one.
+    Parameter(f64, bool),
+    /// Interpolated to this mean space.
+    Space(f64),
+}
+
 /// One line of the result.
 struct Line {
     load: String,
     collector: &'static str,
-    target: f64,
-    report: ValueReport,
-    learned: Learned,
+    setting: Setting,
+    /// Bytes copied for each flushed byte.
+    copies: Option<f64>,
+    mean_space: f64,
+    /// None for an interpolated line.
+    run: Option<(ValueReport, Learned)>,
+}
+
+impl Line {
+    fn of_run(load: &str, collector: &'static str, setting: Setting, run: (ValueReport, Learned)) -> Line {
+        let (copies, mean_space) = (Some(run.0.copies()), run.0.mean_space());
+        Line { load: load.to_owned(), collector, setting, copies, mean_space, run: Some(run) }
+    }
 }
 
 pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
@@ -48,23 +75,57 @@ pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
     let loads = args.loads.iter().map(|load| Ok((load.clone(), known_load(load, args)?)));
     let traces = args.traces.iter().map(|path| Ok((path.display().to_string(), trace(path)?)));
     let loads: Vec<(String, Vec<Write>)> = loads.chain(traces).collect::<Result<_>>()?;
-    let watched = 8192;
     let remembered = (args.keys as usize / 4).max(8);
-    let collectors = [
+    let mut collectors = vec![
         ("garbage-ratio", Collector::GarbageRatio),
         ("age-score", Collector::AgeScore),
         ("mean-interval", Collector::Lifetimes { remembered, watched: 0 }),
-        ("lifetimes", Collector::Lifetimes { remembered, watched }),
+        ("lifetimes", Collector::Lifetimes { remembered, watched: WATCHED }),
     ];
-    let shown = Progress::steps("sim values", (loads.len() * collectors.len() * args.targets.len()) as u64);
-    let mut lines = Vec::new();
+    let mut swept = Vec::new();
+    if args.published {
+        collectors.insert(0, ("oldest-first", Collector::OldestFirst));
+        swept = vec![
+            ("ratio", RATIOS.map(|least| (least, Collector::Ratio(least)))),
+            ("dumpkv-h", FACTORS.map(|factor| (factor, Collector::DumpKv { factor, watched: 0 }))),
+            ("dumpkv", FACTORS.map(|factor| (factor, Collector::DumpKv { factor, watched: WATCHED }))),
+        ];
+    }
+    let runs = collectors.len() * args.targets.len() + swept.len() * RATIOS.len();
+    let shown = Progress::steps("sim values", (loads.len() * runs) as u64);
+    let mut done = 0;
+    let mut lines: Vec<Line> = Vec::new();
     for (load, writes) in &loads {
-        for (name, collector) in collectors {
+        for (name, collector) in &collectors {
             for target in &args.targets {
-                shown.step(lines.len() as u64, load);
-                let (report, learned) = run(writes, *target, collector, args);
-                lines.push(Line { load: load.clone(), collector: name, target: *target, report, learned });
+                shown.step(done, load);
+                done += 1;
+                let found = run(writes, *target, *collector, args);
+                lines.push(Line::of_run(load, name, Setting::Target(*target), found));
             }
+        }
+        let ours = lines.iter().filter(|line| line.load == *load && line.collector == "lifetimes");
+        let spaces: Vec<f64> = ours.map(|line| line.mean_space).collect();
+        for (name, settings) in &swept {
+            let published = settings[0].0;
+            let of_runs = settings.map(|(parameter, collector)| {
+                shown.step(done, load);
+                done += 1;
+                let setting = Setting::Parameter(parameter, parameter == published);
+                // These collectors ignore the target.
+                Line::of_run(load, name, setting, run(writes, args.targets[0], collector, args))
+            });
+            let points: Vec<(f64, f64)> =
+                of_runs.iter().filter_map(|line| Some((line.mean_space, line.copies?))).collect();
+            lines.extend(of_runs);
+            lines.extend(spaces.iter().map(|space| Line {
+                load: load.clone(),
+                collector: name,
+                setting: Setting::Space(*space),
+                copies: copies_at(*space, &points),
+                mean_space: *space,
+                run: None,
+            }));
         }
     }
     drop(shown);
@@ -208,42 +269,64 @@ fn trace(path: &Path) -> Result<Vec<Write>> {
 
 fn print_json(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
     let row = |line: &Line| {
-        let ValueReport { flushed, copied, peak_space, collected, .. } = line.report;
-        let Learned { trainings, labels, errors, predictor } = line.learned;
-        json!({
+        let (name, setting) = match line.setting {
+            Setting::Target(target) => ("target", target),
+            Setting::Parameter(parameter, _) => ("parameter", parameter),
+            Setting::Space(space) => ("interpolated_to_space", space),
+        };
+        let mut row = json!({
             "load": line.load,
             "collector": line.collector,
-            "target": line.target,
-            "flushed_bytes": flushed,
-            "copied_bytes": copied,
-            "copies": line.report.copies(),
-            "mean_space": line.report.mean_space(),
-            "peak_space": peak_space,
-            "collected_files": collected,
-            "trainings": trainings,
-            "labels": labels,
-            "rule_error": errors[0],
-            "model_error": errors[1],
-            "placed_by": format!("{predictor:?}").to_lowercase(),
-        })
+            name: setting,
+            "copies": line.copies,
+            "mean_space": line.mean_space,
+        });
+        if let Some((report, learned)) = line.run {
+            let more = [
+                ("flushed_bytes", json!(report.flushed)),
+                ("copied_bytes", json!(report.copied)),
+                ("peak_space", json!(report.peak_space)),
+                ("collected_files", json!(report.collected)),
+                ("trainings", json!(learned.trainings)),
+                ("labels", json!(learned.labels)),
+                ("rule_error", json!(learned.errors[0])),
+                ("model_error", json!(learned.errors[1])),
+                ("placed_by", json!(format!("{:?}", learned.predictor).to_lowercase())),
+            ];
+            more.into_iter().for_each(|(name, value)| row[name] = value);
+        }
+        row
     };
     out.json(&json!(lines.iter().map(row).collect::<Vec<_>>()))
 }
 
+/// Prints the runs with a space target, the published setting of the other collectors, and what these copy at the mean
+/// space of the last collector with a target.
 fn print_table(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
     let wide = lines.iter().map(|line| line.load.len()).max().unwrap_or(0).max(4);
     out.line(&format!(
-        "{:<wide$}  {:<18}{:>6}{:>8}{:>8}{:>8}{:>8}{:>8}",
-        "load", "collector", "target", "copies", "space", "peak", "rule", "model"
+        "{:<wide$}  {:<16}{:>14}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "load", "collector", "setting", "copies", "space", "peak", "rule", "model"
     ))?;
-    let error = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{error:.2}"));
-    for Line { load, collector, target, report, learned } in lines {
-        let [rule, model] = learned.errors.map(error);
+    let number = |number: Option<f64>, digits: usize| {
+        number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+    };
+    for line in lines.iter().filter(|line| !matches!(line.setting, Setting::Parameter(_, false))) {
+        let setting = match (line.setting, line.collector) {
+            (Setting::Target(target), _) => format!("target {target}"),
+            (Setting::Space(space), _) => format!("space {space:.3}"),
+            (Setting::Parameter(least, _), "ratio") => format!("garbage {least}"),
+            (Setting::Parameter(factor, _), _) => format!("factor {factor}"),
+        };
+        let errors = line.run.map_or([None; 2], |(_, learned)| learned.errors);
+        let [rule, model] = errors.map(|error| number(error, 2));
         out.line(&format!(
-            "{load:<wide$}  {collector:<18}{target:>6}{:>8.3}{:>8.3}{:>8.3}{rule:>8}{model:>8}",
-            report.copies(),
-            report.mean_space(),
-            report.peak_space
+            "{:<wide$}  {:<16}{setting:>14}{:>8}{:>8.3}{:>8}{rule:>8}{model:>8}",
+            line.load,
+            line.collector,
+            number(line.copies, 3),
+            line.mean_space,
+            number(line.run.map(|(report, _)| report.peak_space), 3),
         ))?;
     }
     Ok(())

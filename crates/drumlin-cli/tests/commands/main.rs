@@ -267,6 +267,14 @@ fn collectors_of_value_files_are_compared() {
                 && row["mean_space"].as_f64().expect("a number") <= 1.6
         );
     }
+    let table = bench.ends(0, &format!("{small} --load zipf:0.9 --published"));
+    // Five collectors with a target; three without, as published and at an equal mean space.
+    assert_eq!(table.lines().count(), 1 + 5 + 6, "{table}");
+    assert!(table.contains("garbage 0.2") && table.contains("factor 1"), "{table}");
+    let interpolated = |line: &&str| line.contains("  ratio ") && line.contains(" space ");
+    let line = table.lines().find(interpolated).expect("an interpolated line");
+    let copies = line.split_whitespace().nth(4).and_then(|copies| copies.parse::<f64>().ok());
+    assert!(copies.is_some_and(|copies| (0.1..2.0).contains(&copies)), "{line}");
     assert!(bench.ends(2, "sim values --load zipf:7").is_empty());
     bench.ends(2, "sim values --target 1.0");
     bench.ends(1, "sim values --trace none.csv");

@@ -59,6 +59,12 @@ impl Histogram {
         }
     }
 
+    /// Returns the weights by bucket.
+    #[must_use]
+    pub fn weights(&self) -> &[u32] {
+        &self.weights
+    }
+
     /// Returns the sum of all weights.
     #[must_use]
     pub fn sum(&self) -> u64 {
