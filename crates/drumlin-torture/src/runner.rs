@@ -435,6 +435,17 @@ impl Runner {
             }
             answers += &show(found.as_deref());
         }
+        if single {
+            let exists = match snapshot {
+                None => keyspace.contains_key(&keys[0]),
+                Some(snapshot) => snapshot.contains_key(keyspace, &keys[0]),
+            };
+            if exists.map_err(failed("contains_key"))? != found[0].is_some() {
+                let what =
+                    format!("keyspace {name}, key {} at {seq}: contains_key differs from get", keys[0]);
+                return Err(Verdict::Wrong.of(what));
+            }
+        }
         self.note(|| format!("{name} {answers}"));
         Ok(())
     }

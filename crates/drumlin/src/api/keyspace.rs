@@ -411,7 +411,8 @@ impl Keyspace {
         self.store.probed_tables(&self.state, key.as_ref())
     }
 
-    /// Returns whether `key` has a value. It costs as much as [`Keyspace::get`].
+    /// Returns whether `key` has a value. It is like [`Keyspace::get`], but does not read the value
+    /// from a value file, unless merge operands apply to it. So it does not find a damaged value.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -426,7 +427,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`Keyspace::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.store.contains_key_at(&self.state, key.as_ref(), None)
     }
 
     /// Returns the values under `keys`, in the order of `keys`, all of the same state of the store.

@@ -105,7 +105,8 @@ impl Snapshot {
         self.store.multi_get(&keyspace.state, &keys, Some(self.guard.point))
     }
 
-    /// Returns whether `key` has a value in `keyspace`, as of the snapshot. It costs as much as [`Snapshot::get`].
+    /// Returns whether `key` has a value in `keyspace`, as of the snapshot. See
+    /// [`Keyspace::contains_key`](crate::Keyspace::contains_key).
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -121,7 +122,8 @@ impl Snapshot {
     /// # Errors
     /// Those of [`Snapshot::get`].
     pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(keyspace, key)?.is_some())
+        self.store.check_own(&keyspace.state)?;
+        self.store.contains_key_at(&keyspace.state, key.as_ref(), Some(self.guard.point))
     }
 
     /// Returns an iterator over all entries of `keyspace`, as of the snapshot. See [`Snapshot::range`].

@@ -205,6 +205,10 @@ metrics! {
     cache_hits,
     /// Block cache misses.
     cache_misses,
+    /// Lookups of values in value files that found them in the block cache. Scans and compactions do not count.
+    value_cache_hits,
+    /// Lookups of values in value files that did not. Values of more than 64 KiB are never cached.
+    value_cache_misses,
     /// Gauge: bytes in the block cache.
     cache_bytes,
     /// Gauge: bytes in memtables.

@@ -25,6 +25,7 @@ pub(crate) mod snapshots;
 pub(crate) mod spin_wait;
 pub(crate) mod thread_counters;
 pub(crate) mod thread_number;
+pub(crate) mod value_read_ahead;
 
 /// Suffix of files that an open sets aside. Only repair reads them.
 pub(crate) const SET_ASIDE: &str = ".lost";

@@ -27,13 +27,26 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::merge_operator::MergeOperator;
 use crate::base::name::KeyspaceName;
 use crate::base::slice::Slice;
+use crate::base::value_read_ahead::ValueReadAhead;
 use drumlin_format::batch::EXPIRY_LEN;
 use drumlin_types::{Kind, Seq};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Function that reads the value of a value pointer, given the user key, the sequence number and the encoded pointer.
-/// The caller holds a tree with the pointer, so that the value file stays.
-pub(crate) type PointerReader = dyn Fn(&[u8], Seq, &[u8]) -> Result<Slice> + Send + Sync;
+/// Function that reads the value of a value pointer, given the user key, the sequence number, the encoded pointer and
+/// what the value is read for. The caller holds a tree with the pointer, so that the value file stays.
+pub(crate) type PointerReader = dyn Fn(&[u8], Seq, &[u8], ValueRead<'_>) -> Result<Slice> + Send + Sync;
+
+/// What a value is read for, which decides how the cache is used.
+pub(crate) enum ValueRead<'a> {
+    /// A lookup: it adds the value to the cache, and counts as a hit or a miss.
+    Lookup,
+    /// A scan: it takes values from the cache, adds none, and reads ahead.
+    Scan(&'a mut ValueReadAhead),
+    /// A compaction that merges operands into the value: it takes the value from the cache without marking it as used.
+    Merge,
+    /// A check of the file: it reads the file, whatever the cache has.
+    Check,
+}
 
 /// Expiry of a version that does not expire.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -162,10 +175,16 @@ impl Resolver<'_> {
     }
 
     /// Reads the value that `pointer`, the version `seq` of `key`, refers to.
-    pub(crate) fn follow(&self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<Slice> {
+    pub(crate) fn follow(
+        &self,
+        key: &[u8],
+        seq: Seq,
+        pointer: &[u8],
+        purpose: ValueRead<'_>,
+    ) -> Result<Slice> {
         match self.pointers {
             // Damage concerns this key only. Other errors may hit any key, so a scan does not go on after them.
-            Some(read) => read(key, seq, pointer).map_err(|error| match error.is_corruption() {
+            Some(read) => read(key, seq, pointer, purpose).map_err(|error| match error.is_corruption() {
                 true => error.with_key(key),
                 false => error,
             }),

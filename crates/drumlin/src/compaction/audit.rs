@@ -23,7 +23,7 @@
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rangedel::RangeTombstones;
-use crate::base::resolve::parts;
+use crate::base::resolve::{ValueRead, parts};
 use crate::base::slice::Slice;
 use crate::base::snapshots::{ReadPoint, Readers, SnapshotList};
 use crate::disk::Files;
@@ -285,7 +285,10 @@ impl Auditor<'_> {
                 break;
             }
         }
-        state.finish(key, &self.audit.keyspace.resolver(), || point.micros)
+        let resolver = self.audit.keyspace.resolver();
+        // Values come from the files, and the cache stays as it is.
+        state.follow(key, &resolver, ValueRead::Check)?;
+        state.finish(key, &resolver, || point.micros)
     }
 }
 

@@ -29,7 +29,7 @@ use crate::base::error::Result;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::metrics::MergeCounts;
 use crate::base::rangedel::{Fragmented, RangeTombstone};
-use crate::base::resolve::{Meaning, PointerReader};
+use crate::base::resolve::{Meaning, PointerReader, ValueRead};
 use crate::base::snapshots::Readers;
 use crate::value::Superseded;
 use drumlin_env::sync::Arc;
@@ -457,7 +457,7 @@ impl<C: Cursor> MergeStream<C> {
         if operands.last().is_none_or(|oldest| oldest.kind != Kind::Merge) {
             return base;
         }
-        match read(&self.key, entry.seq, &entry.value) {
+        match read(&self.key, entry.seq, &entry.value, ValueRead::Merge) {
             Ok(value) => Base::Value(Owned { seq: entry.seq, kind: Kind::Put, value: value.to_vec() }),
             Err(_) => base,
         }

@@ -18,6 +18,7 @@
 use crate::base::epoch::Pin;
 use crate::base::error::{ErrorKind, Result};
 use crate::base::merge_operator::MergeOperator;
+use crate::base::resolve::ValueRead;
 use crate::base::resolve::call_operator;
 use crate::base::slice::Slice;
 use crate::base::snapshots::ReadPoint;
@@ -238,11 +239,40 @@ impl Store {
         if keyspace.meter.count_and_sample(OperationKind::Point, 1) {
             return self.get_timed(keyspace, key, snapshot, counts_files);
         }
-        let state = self.search(keyspace, key, snapshot, counts_files, None)?;
+        let state = self.search(keyspace, key, snapshot, counts_files, None, true)?;
         state.finish(key, &keyspace.resolver(), || self.time_of(snapshot))
     }
 
-    /// Collects the versions that decide the value of `key` as of `snapshot`, or its current value.
+    /// Returns whether `key` has a value as of `snapshot`, or currently.
+    pub(crate) fn contains_key_at(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        key: &[u8],
+        snapshot: Option<ReadPoint>,
+    ) -> Result<bool> {
+        self.background.step_in_simulation();
+        self.health.check_open()?;
+        let counts_files = is_sampled(self.lookups.add_gets(1));
+        let is_timed = keyspace.meter.count_and_sample(OperationKind::Point, 1);
+        let began = is_timed.then(|| self.files.env.clock().monotonic_nanos());
+        let timed = is_timed.then_some(self);
+        let state = self.search(keyspace, key, snapshot, counts_files, timed, false)?;
+        let is_whole = state.pointer().is_none();
+        let exists = state.exists(key, &keyspace.resolver(), || self.time_of(snapshot));
+        if let Some(began) = began {
+            keyspace.meter.keep_sampled_key(OperationKind::Point, key);
+            let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
+            keyspace.activity.get_latency.record(nanos);
+            // The cost of a get includes the read of its value.
+            if is_whole {
+                self.costs.got(nanos);
+            }
+        }
+        exists
+    }
+
+    /// Collects the versions that decide the value of `key` as of `snapshot`, or its current value. If `reads_values`
+    /// is false, the value file is not read, unless operands need the value.
     #[inline]
     fn search(
         &self,
@@ -251,6 +281,7 @@ impl Store {
         snapshot: Option<ReadPoint>,
         counts_files: bool,
         timed: Option<&Store>,
+        reads_values: bool,
     ) -> Result<GetState> {
         let postponed = Cell::new(false);
         let pin = self.files.cache.epochs().pin();
@@ -266,7 +297,8 @@ impl Store {
                     Err(error) if error.kind() == ErrorKind::TooManyFiles => break,
                     Ok(_) if postponed.get() => break,
                     Err(error) => return Err(error),
-                    Ok(mut state) => match state.follow(key, &keyspace.resolver()) {
+                    Ok(state) if !reads_values && state.operands() == 0 => return Ok(state),
+                    Ok(mut state) => match state.follow(key, &keyspace.resolver(), ValueRead::Lookup) {
                         Err(error) if error.kind() == ErrorKind::TooManyFiles => break,
                         followed => return followed.map(|()| state),
                     },
@@ -274,7 +306,8 @@ impl Store {
             }
         }
         drop(pin);
-        self.search_unpinned(keyspace, key, snapshot, LookupOptions { counts_files, timed, pin: None })
+        let options = LookupOptions { counts_files, timed, pin: None };
+        self.search_unpinned(keyspace, key, snapshot, options, reads_values)
     }
 
     /// Searches like `search`, but without a pin. So it can close tables to open others, and call the merge operator.
@@ -285,12 +318,15 @@ impl Store {
         key: &[u8],
         snapshot: Option<ReadPoint>,
         options: LookupOptions<'_>,
+        reads_values: bool,
     ) -> Result<GetState> {
         let (view, visible) = self.view_at(keyspace);
         keyspace.check_alive()?;
         let seq = snapshot.map_or(visible, |point| point.seq);
         let mut state = self.search_view(keyspace, &view, key, seq, options, None)?;
-        state.follow(key, &keyspace.resolver())?;
+        if reads_values || state.operands() > 0 {
+            state.follow(key, &keyspace.resolver(), ValueRead::Lookup)?;
+        }
         Ok(state)
     }
 
@@ -305,7 +341,7 @@ impl Store {
     ) -> Result<Option<Slice>> {
         keyspace.meter.keep_sampled_key(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
-        let state = self.search(keyspace, key, snapshot, counts_files, Some(self))?;
+        let state = self.search(keyspace, key, snapshot, counts_files, Some(self), true)?;
         let value = state.finish(key, &keyspace.resolver(), || self.time_of(snapshot));
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         self.costs.got(nanos);
@@ -460,6 +496,7 @@ impl Store {
             operator: keyspace.operator.clone(),
             operator_name: keyspace.operator_name.clone(),
             pointers: Some(keyspace.pointers.clone()),
+            value_window: self.sizes.scan_readahead,
             tombstones: Vec::new(),
             dead: Some(keyspace.dead.clone()),
         }

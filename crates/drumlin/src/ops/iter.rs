@@ -51,7 +51,8 @@ type Pair = (Slice, Slice);
 ///
 /// # Resources
 /// An iterator pins the state of the store that it reads, until it is dropped: its tables stay on disk, and its
-/// memtables stay in memory, beyond `memory_budget`. It also has read-ahead buffers of up to 256 KiB for each run. Drop
+/// memtables stay in memory, beyond `memory_budget`. It also has read-ahead buffers of up to 256 KiB for each
+/// run, and up to 1 MiB for values in value files, for each of its two ends. Drop
 /// it when it is no longer needed, and use a [`Snapshot`](crate::Snapshot) to return to one state for a long time.
 ///
 /// An iterator stays usable even if the store is closed or the keyspace is dropped. There is one exception. Once

@@ -2,7 +2,8 @@
 //!
 //! The keys are searched together, one level at a time. A key is done as soon as its value is known. In each level, the
 //! blocks that the filters do not exclude and that are not in memory are first read in parallel. Then the keys are
-//! looked up in key order, so that neighbouring keys share files and blocks.
+//! looked up in key order, so that neighbouring keys share files and blocks. Values in value files are read in parallel
+//! too, once all pointers are known.
 
 use crate::base::error::Result;
 use crate::base::slice::Slice;
@@ -13,6 +14,7 @@ use crate::read::{GetState, Source};
 use crate::stats::OperationKind;
 use crate::store::Store;
 use crate::table::ahead;
+use crate::value::WantedValue;
 use crate::version::{FileMeta, Run};
 use drumlin_env::sync::Arc;
 use drumlin_format::filter::key_hash;
@@ -76,7 +78,7 @@ impl Store {
             self.file_source(file, reached, options).lookup(key, hash, seq, state)
         };
         let pairs: Vec<(&[u8], u64)> = wanted.iter().map(|w| (w.key, w.hash)).collect();
-        let states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
+        let mut states = crate::read::get_many(&pairs, seq, &memtables, levels, lookup)?;
         let from_tables = reached.iter().filter(|reached| reached.get() == Reached::Version);
         self.lookups.returned(from_tables.count() as u64);
         for ((wanted, state), reached) in wanted.iter().zip(&states).zip(&reached) {
@@ -84,6 +86,7 @@ impl Store {
                 count_density(keyspace, wanted.key, reached.get(), state);
             }
         }
+        self.read_values(&wanted, &mut states);
         let resolver = keyspace.resolver();
         // One time for all keys, so that all of them judge expiry alike.
         let time = LazyCell::new(|| self.time_of(snapshot));
@@ -92,6 +95,23 @@ impl Store {
             values[i] = state.finish(keys[i], &resolver, || *time)?;
         }
         Ok(values)
+    }
+
+    /// Reads the values that pointers refer to, if there are several. Ignores failures: resolving the pointers reports
+    /// them.
+    fn read_values(&self, wanted: &[Wanted<'_>], states: &mut [GetState]) {
+        let pointers = wanted.iter().zip(&*states).enumerate().filter_map(|(index, (wanted, state))| {
+            let (seq, pointer) = state.pointer()?;
+            Some((index, WantedValue { key: wanted.key, seq, pointer }))
+        });
+        let (indexes, pointers): (Vec<usize>, Vec<WantedValue<'_>>) = pointers.unzip();
+        if pointers.len() < 2 {
+            return;
+        }
+        let values = self.files.values.read_many(&pointers);
+        for (index, value) in indexes.into_iter().zip(values) {
+            value.into_iter().for_each(|value| states[index].resolve(value));
+        }
     }
 
     /// Reads the blocks that lookups of the keys in `files` need. Ignores failures: the lookups report them.

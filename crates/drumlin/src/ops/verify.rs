@@ -3,6 +3,7 @@
 
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
+use crate::base::resolve::ValueRead;
 use crate::disk::Files;
 use crate::keyspace::KeyspaceState;
 use crate::read::{MergeCursor, OpenFile, RunCursor};
@@ -180,7 +181,7 @@ impl Store {
                     oldest = Some(seq);
                     counted += 1;
                     if cursor.kind() == Kind::PutPointer {
-                        match (keyspace.pointers)(&key, seq, cursor.value()) {
+                        match (keyspace.pointers)(&key, seq, cursor.value(), ValueRead::Check) {
                             Ok(value) => {
                                 report.values += 1;
                                 report.bytes += value.len() as u64;

@@ -33,12 +33,13 @@ settings! {
     /// ```
     Options, Store, others <KeyspaceOptions as OptionSet>::DEFS;
 
-    /// Memory budget of the store: memtables, block cache (with filters and indexes), open tables, metadata of each
-    /// file, and buffers of flushes and compactions. With many files, less memory is left for cached blocks, and fewer
-    /// tables stay open. Writes wait when memtables use three eighths of it. Batches that only delete may use one
-    /// eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it: the read-ahead of
-    /// iterators, up to 256 KiB for each iterator and run, memtables that iterators and cursors still read, batches
-    /// that are not written yet, values that the program holds, and the page cache of the operating system.
+    /// Memory budget of the store: memtables, block cache (with filters, indexes, and values of value files), open
+    /// tables, metadata of each file, and buffers of flushes and compactions. With many files, less memory is left for
+    /// cached blocks, and fewer tables stay open. Writes wait when memtables use three eighths of it. Batches that only
+    /// delete may use one eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it:
+    /// the read-ahead of iterators, up to 256 KiB for each iterator and run and 1 MiB for values in value files,
+    /// memtables that iterators and cursors still read, batches that are not written yet, values that the program
+    /// holds, and the page cache of the operating system.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables, value files and log segments. The store treats a used-up budget like a
@@ -174,8 +175,9 @@ settings! {
 
     /// Smallest value, in bytes before compression, that flushes and compactions store in a value file (a blob file in
     /// RocksDB), apart from its key. Compactions then move a pointer of a few dozen bytes; a lookup reads the value
-    /// with one more read. Values that are in value files stay there, whatever the option becomes. Values with a time
-    /// to live and merge operands stay with their keys; a value that operands were merged into is written anew.
+    /// with one more read, unless the block cache has it. Values that are in value files stay there, whatever the
+    /// option becomes. Values with a time to live and merge operands stay with their keys; a value that operands were
+    /// merged into is written anew.
     value_threshold: u64 = 0 => bytes(1, u32::MAX as u64).zero("no more value files").live().expert();
 
     /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that

@@ -13,7 +13,7 @@
 //! ages interleave can hold operands newer and older than another run's put; both give the correct result.
 
 use crate::base::error::Result;
-use crate::base::resolve::{Meaning, Resolver};
+use crate::base::resolve::{Meaning, Resolver, ValueRead};
 use crate::base::slice::Slice;
 use drumlin_types::{Kind, Seq, bug};
 use std::cell::LazyCell;
@@ -122,13 +122,43 @@ impl GetState {
         self.newest_base > max_seq
     }
 
+    /// Returns the value pointer that was found, and its sequence number.
+    pub(crate) fn pointer(&self) -> Option<(Seq, &[u8])> {
+        let (_, pointer) = self.base.as_ref().filter(|(kind, _)| *kind == Kind::PutPointer)?;
+        Some((self.newest_base, pointer))
+    }
+
+    /// Replaces the value pointer by the value that it refers to.
+    pub(crate) fn resolve(&mut self, value: Slice) {
+        self.base = Some((Kind::Put, value));
+    }
+
     /// Replaces a value pointer by the value that it refers to. The caller holds the tree with the pointer.
     #[inline]
-    pub(crate) fn follow(&mut self, key: &[u8], resolver: &Resolver<'_>) -> Result<()> {
+    pub(crate) fn follow(
+        &mut self,
+        key: &[u8],
+        resolver: &Resolver<'_>,
+        purpose: ValueRead<'_>,
+    ) -> Result<()> {
         if let Some((kind @ Kind::PutPointer, value)) = &mut self.base {
-            (*kind, *value) = (Kind::Put, resolver.follow(key, self.newest_base, value)?);
+            (*kind, *value) = (Kind::Put, resolver.follow(key, self.newest_base, value, purpose)?);
         }
         Ok(())
+    }
+
+    /// Returns whether `key` has a value. `now` is as for [`finish`](GetState::finish).
+    pub(crate) fn exists(
+        self,
+        key: &[u8],
+        resolver: &Resolver<'_>,
+        now: impl FnOnce() -> u64,
+    ) -> Result<bool> {
+        if !self.operands.is_empty() {
+            return Ok(self.finish(key, resolver, now)?.is_some());
+        }
+        let Some((kind, value)) = &self.base else { return Ok(false) };
+        Ok(matches!(Meaning::of(*kind, value, now)?, Meaning::Value { .. } | Meaning::Pointer))
     }
 
     /// Returns the value of `key`, if it has one. `now` returns microseconds since the Unix epoch. It is called at
@@ -144,7 +174,9 @@ impl GetState {
             None => None,
             Some((kind, value)) => match Meaning::of(kind, &value, || *time)? {
                 Meaning::Value { skip } => Some(value.skip(skip)),
-                Meaning::Pointer => Some(resolver.follow(key, self.newest_base, &value)?),
+                Meaning::Pointer => {
+                    Some(resolver.follow(key, self.newest_base, &value, ValueRead::Lookup)?)
+                }
                 Meaning::Deleted | Meaning::Operand { .. } | Meaning::ExpiredOperand => None,
             },
         };

@@ -101,14 +101,15 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let lock = Arc::new(DirLock::new(found.lock.take()));
     let mut log = begin_log(&found, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
     let sampling = fresh_store();
-    let values = ValueFiles::new(found.env.clone(), found.dir.clone());
+    let cache = Arc::new(BlockCache::with_epochs(sizes.cache, obsolete.epochs.clone()));
+    let values = ValueFiles::new(found.env.clone(), found.dir.clone(), cache.clone());
     let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log.number, &sampling)?;
     let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
     // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
     log.tail.mark_entry_durable();
     log.tail.set_recorded_floor(marks.floor);
     let decisions = DecisionFiles::new(&found.dir, decision_logs(found.entries), numbers.0);
-    let files = files(&found, &sizes, values, obsolete, lock, marks.clock, numbers.0);
+    let files = files(&found, cache, values, obsolete, lock, marks.clock, numbers.0);
     let Replayed { recovered, bytes, last_seq, .. } = replayed;
     let published = CommitPoint { seq: last_seq, logged: last_seq, log_end: recovered.end };
     // A read-only open makes nothing durable. Unless the store was closed, only flushed commits are known to be so.
@@ -296,7 +297,7 @@ fn begin_manifest(
 
 fn files(
     found: &Opening<'_>,
-    sizes: &Sizes,
+    cache: Arc<BlockCache>,
     values: Arc<ValueFiles>,
     obsolete: Arc<Obsolete>,
     lock: Arc<DirLock>,
@@ -304,7 +305,6 @@ fn files(
     next_number: u64,
 ) -> Files {
     let Opening { env, dir, options, manifest, .. } = found;
-    let cache = Arc::new(BlockCache::with_epochs(sizes.cache, obsolete.epochs.clone()));
     let tables = TableCache::new(env, dir, cache.clone(), manifest.store, open_tables(env));
     let (env, dir) = (env.clone(), dir.clone());
     Files::new(FilesParts {

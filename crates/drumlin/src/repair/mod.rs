@@ -25,6 +25,7 @@ use crate::api::batch::Batch;
 use crate::api::db::Db;
 use crate::api::keyspace::Keyspace;
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::resolve::ValueRead;
 use crate::disk::{check_empty, check_path, look_error, sync_dir, target_outside};
 use crate::options::{Durability, is_left_out};
 use crate::recovery::open::{UNFINISHED, claim, lock_shared, make_dir};
@@ -351,7 +352,7 @@ impl Saved {
     /// Replaces value pointers by the values that they refer to. Returns why one cannot be read.
     fn read_values(&mut self, files: &ValueFiles) -> Option<String> {
         for version in self.versions.iter_mut().filter(|version| version.kind == Kind::PutPointer) {
-            match files.read(&version.key, version.seq, &version.value) {
+            match files.read(&version.key, version.seq, &version.value, ValueRead::Check) {
                 Ok(value) => (version.kind, version.value) = (Kind::Put, value),
                 Err(error) => return Some(format!("a value at #{} is lost: {error}", version.seq)),
             }

@@ -13,7 +13,7 @@ use drumlin_format::error::Corruption;
 use drumlin_format::index::{Fence, IndexLayout, IndexView};
 use drumlin_format::seal::{unseal_block, unseal_plain};
 use drumlin_format::table::Handle;
-use drumlin_types::TableId;
+use drumlin_types::{Seq, TableId};
 use std::cell::{Cell, RefCell};
 use std::io;
 
@@ -88,6 +88,15 @@ pub(super) enum Block {
     Index(Arc<IndexBlock>),
     /// Bits of a filter module.
     Filter(Slice),
+    /// Value of a value file.
+    Value(ValueBlock),
+}
+
+/// A verified and decompressed value, and the version that it belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct ValueBlock {
+    pub(super) seq: Seq,
+    pub(super) value: Slice,
 }
 
 /// Reference to a block that a reader is using.
@@ -122,7 +131,7 @@ impl Block {
     /// Returns whether an eviction costs more than one read of the block's length. True for index and filter blocks,
     /// since they serve many lookups.
     pub(super) fn is_important(&self) -> bool {
-        !matches!(self, Block::Data(_))
+        matches!(self, Block::Index(_) | Block::Filter(_))
     }
 
     /// Returns the bytes of memory that the block keeps alive.
@@ -131,6 +140,7 @@ impl Block {
             Block::Data(block) => block.bytes.held_bytes(),
             Block::Index(block) => block.held_bytes(),
             Block::Filter(bits) => bits.held_bytes(),
+            Block::Value(block) => block.value.held_bytes(),
         }
     }
 }

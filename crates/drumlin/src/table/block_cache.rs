@@ -3,6 +3,9 @@
 //! The key of a block is its table and offset. Tables are immutable and table numbers are never reused, so an entry
 //! can be useless but never wrong. The cache consists of shards, each with its own lock.
 //!
+//! Values of value files are blocks too, with the number of their value file in place of a table's: both are drawn from
+//! one sequence of file numbers. What is said of tables below holds for value files.
+//!
 //! Each shard evicts by S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023):
 //! - A new block enters a small queue, as a probationary block.
 //! - When it leaves the small queue, it moves to the main queue if it was requested again meanwhile. Otherwise it is
@@ -24,6 +27,10 @@
 //! it is requested again. Setting and clearing pointers costs more than the queues do, and most blocks of scans are
 //! used once.
 //!
+//! No pointer leads to a value, so a hit costs a lookup in the map. A value is found only by the sequence number of its
+//! version, which no other version in the store has. So an intact pointer that is wrong does not find another value.
+//! Values of more than [`MOST_CACHED_VALUE`] bytes are not cached.
+//!
 //! When a table is deleted, the cache drops its blocks at once. It finds them in a per-table list. With small tables
 //! that live for a second, walking the queues would cost more than the compactions. The keys of dropped blocks stay
 //! in the queues until they reach the front, or until about half of the queued keys are stale.
@@ -39,14 +46,15 @@
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
 
-use super::block::{Block, BlockRef, Cached, CachedPointer, PointerOwner};
+use super::block::{Block, BlockRef, Cached, CachedPointer, PointerOwner, ValueBlock};
 use super::scan_length::ScanLength;
 use crate::base::epoch::{Epochs, Pin};
+use crate::base::slice::Slice;
 use crate::base::thread_counters::ThreadCounters;
 use drumlin_env::sync::atomic::{AtomicUsize, Ordering};
 use drumlin_env::sync::{Arc, Mutex, MutexGuard};
 use drumlin_format::filter::mix;
-use drumlin_types::TableId;
+use drumlin_types::{Seq, TableId, ValueFileId};
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -72,6 +80,10 @@ const TABLES_FREE_SHARE: usize = 32;
 const TABLES_STEPS: usize = 64;
 /// Blocks keep at least one part in this many of the cache's memory.
 const BLOCKS_LEAST_SHARE: usize = 4;
+/// Length of the largest values that are cached.
+pub(crate) const MOST_CACHED_VALUE: usize = 64 << 10;
+/// Bytes of a record besides its value, at most. An uncompressed value shares the buffer of its record.
+const RECORD_OVERHEAD: usize = 64;
 /// Number of stale keys that a shard's queues may hold beyond the number of its blocks.
 const STALE: usize = 1024;
 
@@ -128,6 +140,8 @@ struct CachedBlock {
     is_warm: bool,
     /// The pointer that leads to the block.
     owner: Option<PointerOwner>,
+    /// Index in the list of the table.
+    index: u32,
 }
 
 impl CachedBlock {
@@ -168,6 +182,9 @@ pub(crate) struct CacheStats {
     pub(crate) hits: u64,
     /// Lookups that did not find their block.
     pub(crate) misses: u64,
+    /// Lookups of values in value files that found them, and those that did not.
+    pub(crate) value_hits: u64,
+    pub(crate) value_misses: u64,
     /// Evicted blocks.
     pub(crate) evictions: u64,
     /// Blocks of outputs that compactions inserted in place of blocks of their inputs.
@@ -176,6 +193,13 @@ pub(crate) struct CacheStats {
     pub(crate) blocks: u64,
     /// Bytes charged for the blocks held.
     pub(crate) bytes: u64,
+}
+
+/// Adds the offset of `key` to the list of its table. Returns its index there.
+fn list(of_table: &mut HashMap<TableId, Vec<u64>, KeyBuilder>, key: BlockKey) -> u32 {
+    let offsets = of_table.entry(key.table).or_default();
+    offsets.push(key.offset);
+    (offsets.len() - 1) as u32
 }
 
 #[derive(Debug, Default)]
@@ -215,7 +239,21 @@ impl Shard {
         }
     }
 
-    fn insert(&mut self, key: BlockKey, block: Block, pointer: CachedPointer<'_>, epochs: &Arc<Epochs>) {
+    fn value(&mut self, key: BlockKey, seq: Seq, marks: bool) -> Option<Slice> {
+        let entry = self.entries.get_mut(&key)?;
+        let Block::Value(block) = &entry.cached.block else { return None };
+        if block.seq != seq {
+            return None;
+        }
+        let value = block.value.clone();
+        if marks {
+            entry.used();
+        }
+        Some(value)
+    }
+
+    /// Inserts a block. `pointer` leads to it once it is in the main queue.
+    fn insert(&mut self, key: BlockKey, block: Block, pointer: Option<(CachedPointer<'_>, &Arc<Epochs>)>) {
         let charge = block.held_bytes() + ENTRY_OVERHEAD;
         if charge > self.capacity {
             return;
@@ -229,11 +267,14 @@ impl Shard {
         let has_ghost = self.ghost_set.contains(&key);
         let is_main = important || has_ghost;
         let cached = Cached::new(block);
+        let index = list(&mut self.of_table, key);
+        let is_warm = has_ghost;
         let entry =
-            vacant.insert(CachedBlock { cached, charge, rounds, is_main, is_warm: has_ghost, owner: None });
-        self.of_table.entry(key.table).or_default().push(key.offset);
+            vacant.insert(CachedBlock { cached, charge, rounds, is_main, is_warm, owner: None, index });
         if is_main {
-            entry.settle(pointer, epochs);
+            if let Some((pointer, epochs)) = pointer {
+                entry.settle(pointer, epochs);
+            }
             self.main.push_back(key);
             self.main_bytes += charge;
         } else {
@@ -256,8 +297,8 @@ impl Shard {
             is_main: true,
             is_warm: false,
             owner: None,
+            index: list(&mut self.of_table, key),
         });
-        self.of_table.entry(key.table).or_default().push(key.offset);
         self.main.push_back(key);
         self.main_bytes += charge;
         self.carried += 1;
@@ -318,14 +359,16 @@ impl Shard {
 
     /// Evicts a block that has left its queue.
     fn evict(&mut self, key: BlockKey) {
-        self.entries.remove(&key);
+        let Some(entry) = self.entries.remove(&key) else { return };
         self.evictions += 1;
         let Some(offsets) = self.of_table.get_mut(&key.table) else { return };
-        if let Some(at) = offsets.iter().position(|offset| *offset == key.offset) {
-            offsets.swap_remove(at);
-        }
+        offsets.swap_remove(entry.index as usize);
+        let moved = offsets.get(entry.index as usize).map(|offset| BlockKey { offset: *offset, ..key });
         if offsets.is_empty() {
             self.of_table.remove(&key.table);
+        }
+        if let Some(moved) = moved.and_then(|moved| self.entries.get_mut(&moved)) {
+            moved.index = entry.index;
         }
     }
 
@@ -363,6 +406,8 @@ pub(crate) struct BlockCache {
     pointer_hits: ThreadCounters<1>,
     /// Scan length for tables that have no estimate of their own.
     scans: ScanLength,
+    /// Lookups of values: hits and misses.
+    value_lookups: ThreadCounters<2>,
 }
 
 impl BlockCache {
@@ -383,6 +428,7 @@ impl BlockCache {
             epochs,
             pointer_hits: Default::default(),
             scans: ScanLength::default(),
+            value_lookups: Default::default(),
         };
         cache.set_memory(capacity);
         cache
@@ -457,7 +503,45 @@ impl BlockCache {
             return;
         }
         let key = BlockKey::new(table, offset);
-        self.shard(key).lock().insert(key, block, pointer, &self.epochs);
+        self.shard(key).lock().insert(key, block, Some((pointer, &self.epochs)));
+    }
+
+    /// Returns the value of the version `seq` at `offset` of a value file, if it is cached. `marks`: it counts as used.
+    pub(crate) fn value(&self, file: ValueFileId, offset: u64, seq: Seq, marks: bool) -> Option<Slice> {
+        let key = BlockKey::new(TableId(file.0), offset);
+        self.shard(key).lock().value(key, seq, marks)
+    }
+
+    /// Counts a lookup of a value, which found it or did not.
+    pub(crate) fn count_value(&self, is_hit: bool) {
+        self.value_lookups.add(usize::from(!is_hit), 1);
+    }
+
+    /// Inserts the value of the version `seq` at `offset` of a value file.
+    pub(crate) fn insert_value(&self, file: ValueFileId, offset: u64, seq: Seq, value: Slice) {
+        if value.held_bytes() > MOST_CACHED_VALUE + RECORD_OVERHEAD || !self.takes_blocks() {
+            return;
+        }
+        let key = BlockKey::new(TableId(file.0), offset);
+        self.shard(key).lock().insert(key, Block::Value(ValueBlock { seq, value }), None);
+    }
+
+    /// Clears the rounds of the cached value at `offset` of a value file, since its copy replaces it. Returns whether
+    /// it was warm: readers had asked for it more than once.
+    pub(crate) fn hand_over_value(&self, file: ValueFileId, offset: u64) -> bool {
+        self.hand_over(TableId(file.0), offset)
+    }
+
+    /// Inserts the copy of a warm value, which nobody reads yet, like a block of a compaction's output.
+    pub(crate) fn carry_value(&self, file: ValueFileId, offset: u64, seq: Seq, value: Slice) {
+        if value.held_bytes() <= MOST_CACHED_VALUE + RECORD_OVERHEAD {
+            self.carry(TableId(file.0), offset, Block::Value(ValueBlock { seq, value }));
+        }
+    }
+
+    /// Drops the values of a value file that is about to be deleted.
+    pub(crate) fn forget_values(&self, file: ValueFileId) {
+        self.forget_table(TableId(file.0));
     }
 
     /// Returns whether the cache takes new blocks, after freeing evicted ones if those hold too much memory.
@@ -548,7 +632,9 @@ impl BlockCache {
 
     /// Returns the counters.
     pub(crate) fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats { hits: self.pointer_hits.total(0), ..CacheStats::default() };
+        let [value_hits, value_misses] = [0, 1].map(|index| self.value_lookups.total(index));
+        let hits = self.pointer_hits.total(0);
+        let mut stats = CacheStats { hits, value_hits, value_misses, ..CacheStats::default() };
         for shard in &self.shards {
             let shard = shard.lock();
             stats.hits += shard.hits;
@@ -599,11 +685,18 @@ impl BlockCache {
                 offsets.iter().map(|offset| BlockKey { table: *table, offset: *offset })
             });
             assert_eq!(listed.collect::<HashSet<BlockKey>>(), held);
+            let is_at_index = |(key, entry): (&BlockKey, &CachedBlock)| {
+                shard.of_table[&key.table][entry.index as usize] == key.offset
+            };
+            assert!(shard.entries.iter().all(is_at_index));
             assert!(shard.of_table.values().map(Vec::len).sum::<usize>() == shard.entries.len());
             assert!(shard.small_bytes + shard.main_bytes <= shard.capacity);
             assert_eq!(shard.ghosts.len(), shard.ghost_set.len());
             assert!(
-                shard.entries.values().all(|e| !e.is_main || e.owner.is_some() || e.rounds == 0),
+                shard.entries.values().all(|e| {
+                    let is_value = matches!(e.cached.block, Block::Value(_));
+                    !e.is_main || (e.owner.is_some() != is_value) || e.rounds == 0
+                }),
                 "what stays has a pointer, once a reader has asked for it"
             );
             settled += shard.entries.values().filter(|entry| entry.owner.is_some()).count();

@@ -6,8 +6,8 @@
 //!   range tombstones; it reads everything else on demand. It serves point lookups, ranks, size estimates and
 //!   verification.
 //! - [`TableCursor`] iterates over a table in both directions.
-//! - [`BlockCache`] holds data blocks, index partitions and filter modules, keyed by table and offset. A cached
-//!   pointer beside each fence (index entry) leads to its block without a cache lookup.
+//! - [`BlockCache`] holds data blocks, index partitions and filter modules, keyed by table and offset, and values of
+//!   value files. A cached pointer beside each fence (index entry) leads to its block without a cache lookup.
 //! - [`TableCache`] holds the open tables.
 //!
 //! Invariants:
@@ -38,9 +38,9 @@ mod verify;
 mod writer;
 
 pub(crate) use block::fetched_blocks;
-pub(crate) use block_cache::BlockCache;
 #[cfg(test)]
 pub(crate) use block_cache::CacheStats;
+pub(crate) use block_cache::{BlockCache, MOST_CACHED_VALUE};
 pub(crate) use cursor::TableCursor;
 pub(crate) use lookup::Lookup;
 #[cfg(test)]

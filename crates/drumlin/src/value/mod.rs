@@ -16,5 +16,5 @@ mod writer;
 
 pub(crate) use collect::{all_value_bytes, chosen_files, files_to_collect, value_file_sizes, value_space};
 pub(crate) use lifetimes::{FlushedValues, Lifetimes, Placement, Trained};
-pub(crate) use reader::ValueFiles;
+pub(crate) use reader::{ValueFiles, WantedValue};
 pub(crate) use separator::{Separator, Superseded, ValueSpec, Waiting, references};

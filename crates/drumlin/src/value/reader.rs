@@ -4,13 +4,19 @@
 //! that the process may open. When no descriptor is left, all of them are closed. A caller holds a tree with the
 //! pointer that it follows, so the file is not unlinked meanwhile. Every read verifies the checksum of the whole
 //! record, which is bound to key, sequence number and place.
+//!
+//! The block cache holds values that were looked up. Scans take values from it and add none, so a scan of many values
+//! leaves other blocks in place. A scan reads ahead (`base/value_read_ahead.rs`). Lookups of many keys read the values
+//! that are not cached together.
 
 use crate::base::SET_ASIDE;
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::base::resolve::PointerReader;
+use crate::base::resolve::{PointerReader, ValueRead};
 use crate::base::slice::Slice;
+use crate::base::value_read_ahead::{RecordAt, ValueReadAhead};
+use crate::table::{BlockCache, MOST_CACHED_VALUE};
 use drumlin_env::sync::{Arc, Mutex};
-use drumlin_env::{Env, File, FileKind};
+use drumlin_env::{Env, File, FileKind, ReadRequest};
 use drumlin_format::compression::{Compression, Decompressor};
 use drumlin_format::error::Corruption;
 use drumlin_format::names::FileName;
@@ -21,6 +27,12 @@ use std::path::PathBuf;
 
 /// Maximum number of open value files.
 const OPEN_FILES: usize = 256;
+/// Maximum number of records that are read in parallel. Together they take at most one part in `BATCH_SHARE` of the
+/// block cache, unless it is one record, and they are in at most one part in `BATCH_FILES` of the files that may be
+/// open.
+const BATCH_RECORDS: usize = 64;
+const BATCH_SHARE: usize = 8;
+const BATCH_FILES: usize = 8;
 
 /// An open value file.
 #[derive(Clone)]
@@ -49,11 +61,15 @@ pub(crate) struct ValueFiles {
     most_open: usize,
     /// Whether a missing file may be one that was set aside.
     reads_set_aside: bool,
+    /// Holds values that were looked up.
+    cache: Option<Arc<BlockCache>>,
 }
 
 impl ValueFiles {
-    pub(crate) fn new(env: Env, dir: PathBuf) -> Arc<ValueFiles> {
-        Arc::new(ValueFiles { reads_set_aside: false, ..ValueFiles::damaged(env, dir) })
+    /// Returns the value files of an open store.
+    pub(crate) fn new(env: Env, dir: PathBuf, cache: Arc<BlockCache>) -> Arc<ValueFiles> {
+        let files = ValueFiles::damaged(env, dir);
+        Arc::new(ValueFiles { reads_set_aside: false, cache: Some(cache), ..files })
     }
 
     /// Returns the value files of a damaged store, with those that an open set aside.
@@ -61,7 +77,8 @@ impl ValueFiles {
         let limit =
             env.open_file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let most_open = (limit / 8).clamp(1, OPEN_FILES);
-        ValueFiles { env, dir, open: Mutex::default(), most_open, reads_set_aside: true }
+        let open = Mutex::default();
+        ValueFiles { env, dir, open, most_open, reads_set_aside: true, cache: None }
     }
 
     /// Returns the path of a value file.
@@ -72,44 +89,154 @@ impl ValueFiles {
     /// Returns the function that follows value pointers.
     pub(crate) fn reader(self: &Arc<Self>) -> Arc<PointerReader> {
         let files = Arc::clone(self);
-        Arc::new(move |key, seq, pointer| files.read(key, seq, pointer))
+        Arc::new(move |key, seq, pointer, purpose| files.read(key, seq, pointer, purpose))
     }
 
     /// Returns the value that the encoded `pointer`, the version `seq` of `key`, refers to.
-    pub(crate) fn read(&self, key: &[u8], seq: Seq, pointer: &[u8]) -> Result<Slice> {
+    pub(crate) fn read(&self, key: &[u8], seq: Seq, pointer: &[u8], purpose: ValueRead<'_>) -> Result<Slice> {
+        let place = self.place(pointer)?;
+        match purpose {
+            ValueRead::Check => self.read_record(&place, key, seq)?.value(),
+            ValueRead::Merge => match self.cached(&place, seq, false) {
+                Some(value) => Ok(value),
+                None => self.read_record(&place, key, seq)?.value(),
+            },
+            ValueRead::Scan(ahead) => match self.cached(&place, seq, true) {
+                Some(value) => {
+                    ahead.skip(place.file, place.record.end());
+                    Ok(value)
+                }
+                None => self.read_ahead(&place, key, seq, ahead)?.value(),
+            },
+            ValueRead::Lookup => match self.look_up(&place, seq) {
+                Some(value) => Ok(value),
+                None => {
+                    let value = self.read_record(&place, key, seq)?.value()?;
+                    self.add_to_cache(&place, seq, &value);
+                    Ok(value)
+                }
+            },
+        }
+    }
+
+    /// Returns the values of `wanted`, for lookups. Those that are not cached are read in parallel and added to the
+    /// cache. `None` stands for a value that must be read by itself: it is too large for the cache, or its read failed.
+    pub(crate) fn read_many(&self, wanted: &[WantedValue<'_>]) -> Vec<Option<Slice>> {
+        let mut values = vec![None; wanted.len()];
+        let mut missing = Vec::new();
+        for (index, wanted) in wanted.iter().enumerate() {
+            let Ok(place) = self.place(wanted.pointer) else { continue };
+            if place.record.raw_len as usize > MOST_CACHED_VALUE {
+                continue;
+            }
+            values[index] = self.look_up(&place, wanted.seq);
+            if values[index].is_none() {
+                missing.push((index, place));
+            }
+        }
+        missing.sort_by_key(|(_, place)| (place.file, place.record.offset));
+        let most_bytes = self.cache.as_ref().map_or(0, |cache| cache.capacity() / BATCH_SHARE) as u64;
+        let mut rest = missing.as_slice();
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(batch_len(rest, most_bytes, self.most_open));
+            rest = behind;
+            let open: Vec<(usize, &Place, OpenFile)> = part
+                .iter()
+                .filter_map(|(index, place)| Some((*index, place, self.open_for(place).ok()?)))
+                .collect();
+            let requests = open.iter().map(|(_, place, open)| ReadRequest {
+                file: (*open.file).clone(),
+                offset: place.record.offset,
+                len: place.record.record_len() as usize,
+            });
+            for ((index, place, open), bytes) in open.iter().zip(self.env.read_batch(requests.collect())) {
+                let WantedValue { key, seq, .. } = wanted[*index];
+                let Ok(bytes) = bytes else { continue };
+                let stored = open.decode(place, key, seq, Slice::from(bytes));
+                if let Ok(value) = stored.and_then(StoredValue::value) {
+                    self.add_to_cache(place, seq, &value);
+                    values[*index] = Some(value);
+                }
+            }
+        }
+        values
+    }
+
+    /// Decodes a pointer that a reader sees.
+    fn place(&self, pointer: &[u8]) -> Result<Place> {
         let pointer = ValuePointer::decode_without_history(pointer);
         let pointer = pointer.map_err(|damage| Error::corruption(&self.dir, 0, damage.what))?;
-        let Some(place) = pointer.place else {
-            return Err(Error::corruption(&self.dir, 0, "a value pointer that a reader sees has no place"));
-        };
-        self.read_record(&place, key, seq)?.value()
+        let missing = || Error::corruption(&self.dir, 0, "a value pointer that a reader sees has no place");
+        pointer.place.ok_or_else(missing)
+    }
+
+    /// Returns the value of the version `seq` at `place`, if it is cached. `marks`: the value counts as used.
+    fn cached(&self, place: &Place, seq: Seq, marks: bool) -> Option<Slice> {
+        let value = self.cache.as_ref()?.value(place.file, place.record.offset, seq, marks)?;
+        (value.len() == place.record.raw_len as usize).then_some(value)
+    }
+
+    /// Returns the same for a lookup, and counts it.
+    fn look_up(&self, place: &Place, seq: Seq) -> Option<Slice> {
+        let value = self.cached(place, seq, true);
+        self.cache.iter().for_each(|cache| cache.count_value(value.is_some()));
+        value
+    }
+
+    fn add_to_cache(&self, place: &Place, seq: Seq, value: &Slice) {
+        let cache = self.cache.iter();
+        cache.for_each(|cache| cache.insert_value(place.file, place.record.offset, seq, value.clone()));
+    }
+
+    /// Reads the record at `place` for a scan, with read-ahead.
+    fn read_ahead(
+        &self,
+        place: &Place,
+        key: &[u8],
+        seq: Seq,
+        ahead: &mut ValueReadAhead,
+    ) -> Result<StoredValue> {
+        let open = self.open_for(place)?;
+        let Place { file, record } = *place;
+        let len = record.record_len() as usize;
+        let at = RecordAt { file, offset: record.offset, len, file_len: open.len };
+        let bytes = ahead.record(at, |bytes| open.read(record.offset, bytes))?;
+        open.decode(place, key, seq, bytes)
+    }
+
+    /// Notes that the value at `from` was copied to `to`. If readers have asked for it more than once, the cache gets
+    /// the copy.
+    pub(super) fn carry(&self, seq: Seq, from: &Place, to: &Place, value: StoredValue) {
+        let Some(cache) = &self.cache else { return };
+        if cache.hand_over_value(from.file, from.record.offset)
+            && let Ok(value) = value.value()
+        {
+            cache.carry_value(to.file, to.record.offset, seq, value);
+        }
     }
 
     /// Reads and verifies the record at `place`, which holds the version `seq` of `key`.
     pub(super) fn read_record(&self, place: &Place, key: &[u8], seq: Seq) -> Result<StoredValue> {
+        let open = self.open_for(place)?;
+        let bytes = open.read(place.record.offset, place.record.record_len() as usize)?;
+        open.decode(place, key, seq, bytes)
+    }
+
+    /// Opens the file of a record. A pointer may be intact and wrong. No memory is spent on a record that cannot exist.
+    fn open_for(&self, place: &Place) -> Result<OpenFile> {
         let open = self.open(place.file)?;
-        let offset = place.record.offset;
-        let damaged = |damage: Corruption| Error::corruption(&open.path, damage.offset, damage.what);
-        // A pointer may be intact and wrong. No memory is spent on a record that cannot exist.
         if place.record.end() > open.len {
             let what = "a value pointer reaches past the end of its value file";
-            return Err(damaged(Corruption::new(what, offset)));
+            return Err(Error::corruption(&open.path, place.record.offset, what));
         }
-        let bytes = open.file.read_shared(offset, place.record.record_len() as usize);
-        let bytes = bytes.map_err(|error| Error::io(&open.path, "cannot read a value", error))?;
-        let version = RecordKey { file_id: place.file.0, offset, key, seq };
-        let record = Record::decode(&bytes, &version).map_err(damaged)?;
-        if record.raw_len != place.record.raw_len {
-            return Err(damaged(Corruption::new("the length of a value differs from its pointer", offset)));
-        }
-        let (codec, raw_len, start) = (record.codec, record.raw_len, bytes.len() - record.stored.len());
-        Ok(StoredValue { codec, raw_len, stored: Slice::new(bytes).skip(start), path: open.path, offset })
+        Ok(open)
     }
 
     /// Forgets a value file that is about to be unlinked.
     pub(crate) fn remove(&self, id: ValueFileId) {
         let removed = self.open.lock().files.remove(&id);
         drop(removed);
+        self.cache.iter().for_each(|cache| cache.forget_values(id));
     }
 
     /// Opens the files `ids` and lets all files stay open, since the next open of the store may remove them. Ignores a
@@ -162,6 +289,46 @@ impl ValueFiles {
         let len = file.len().map_err(failed)?;
         Ok(OpenFile { file: Arc::new(file), path: Arc::new(path), len, last_read: 0 })
     }
+}
+
+/// Returns how many of `records`, which are sorted by file, are read in parallel; at least one.
+fn batch_len(records: &[(usize, Place)], most_bytes: u64, most_open: usize) -> usize {
+    let (mut bytes, mut files, mut last) = (0, 0, None);
+    let fits = |(_, place): &&(usize, Place)| {
+        bytes += place.record.record_len();
+        files += usize::from(last.replace(place.file) != Some(place.file));
+        bytes <= most_bytes && files <= (most_open / BATCH_FILES).max(1)
+    };
+    records.iter().take(BATCH_RECORDS).take_while(fits).count().max(1)
+}
+
+impl OpenFile {
+    fn read(&self, offset: u64, len: usize) -> Result<Slice> {
+        let bytes = self.file.read_shared(offset, len);
+        bytes.map(Slice::new).map_err(|error| Error::io(&self.path, "cannot read a value", error))
+    }
+
+    /// Verifies the record in `bytes`, which was read at `place` and holds the version `seq` of `key`.
+    fn decode(&self, place: &Place, key: &[u8], seq: Seq, bytes: Slice) -> Result<StoredValue> {
+        let offset = place.record.offset;
+        let damaged = |damage: Corruption| Error::corruption(&self.path, damage.offset, damage.what);
+        let version = RecordKey { file_id: place.file.0, offset, key, seq };
+        let record = Record::decode(&bytes, &version).map_err(damaged)?;
+        if record.raw_len != place.record.raw_len {
+            return Err(damaged(Corruption::new("the length of a value differs from its pointer", offset)));
+        }
+        let (codec, raw_len, start) = (record.codec, record.raw_len, bytes.len() - record.stored.len());
+        Ok(StoredValue { codec, raw_len, stored: bytes.skip(start), path: self.path.clone(), offset })
+    }
+}
+
+/// A value that is read together with others: the version `seq` of `key`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedValue<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) seq: Seq,
+    /// The encoded pointer.
+    pub(crate) pointer: &'a [u8],
 }
 
 /// A verified value as its file stores it.

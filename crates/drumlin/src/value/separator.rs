@@ -293,6 +293,7 @@ impl Separator {
         let copy = self.file(class)?.copy(key, seq, &value)?;
         self.written += copy.record.record_len();
         self.copied += copy.record.record_len();
+        self.files.carry(seq, &place, &copy, value);
         Ok(Some(copy))
     }
 
@@ -366,7 +367,8 @@ impl Separator {
     fn end_file(&mut self, class: usize) -> Result<()> {
         let Some(mut open) = self.open[class].take() else { return Ok(()) };
         let id = open.id();
-        let summary = open.finish()?;
+        // Copies may be in the cache.
+        let summary = open.finish().inspect_err(|_| self.files.remove(id))?;
         let properties = summary.properties;
         let record = ValueFileRecord {
             keyspace: self.spec.keyspace,
@@ -409,6 +411,8 @@ impl Drop for Separator {
         if self.installed || drumlin_env::is_unwinding() {
             return;
         }
+        // The writers remove their files; copies may be in the cache.
+        self.open.iter().flatten().for_each(|open| self.files.remove(open.id()));
         for file in self.done.values() {
             // Once no tree holds the file, it is unlinked, and tried again if that fails.
             file.retire();

@@ -161,7 +161,7 @@ impl MergeOperator for Join {
 
 /// Resolves the pointers of random histories.
 pub(crate) fn pointers() -> Arc<PointerReader> {
-    Arc::new(|key, _, pointer| Ok(Slice::from(pointed(key, pointer))))
+    Arc::new(|key, _, pointer, _| Ok(Slice::from(pointed(key, pointer))))
 }
 
 /// Returns options to read `bounds` at `snapshot`.
@@ -175,6 +175,7 @@ pub(crate) fn options(snapshot: Seq, bounds: KeyRange, tombstones: Vec<Tombstone
         operator: Some(Arc::new(Join)),
         operator_name: None,
         pointers: Some(pointers()),
+        value_window: 0,
         tombstones,
         dead: None,
     }

@@ -156,7 +156,10 @@ impl<C: Cursor> VisibleIter<C> {
         }
         if base == Meaning::Pointer {
             self.failed = Some(Side::Behind);
-            self.shared = Some(self.resolver().follow(&self.key, base_seq, &self.buffer)?);
+            let mut ahead = std::mem::take(&mut self.ahead);
+            let value = self.read_value(base_seq, &self.buffer, &mut ahead);
+            self.ahead = ahead;
+            self.shared = Some(value?);
             self.failed = None;
         }
         if !self.operands.is_empty() {

@@ -186,7 +186,10 @@ impl<C: Cursor> VisibleIter<C> {
     /// this key only, the view can move past it.
     fn follow(&mut self) -> Result<Slice> {
         self.failed = Some(Side::Ahead);
-        let value = self.resolver().follow(&self.key, self.cursor.seq(), self.cursor.value())?;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let value = self.read_value(self.cursor.seq(), self.cursor.value(), &mut ahead);
+        self.ahead = ahead;
+        let value = value?;
         self.failed = None;
         Ok(value)
     }

@@ -27,8 +27,9 @@ use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
 use crate::base::merge_operator::MergeOperator;
 use crate::base::name::KeyspaceName;
-use crate::base::resolve::{Operands, PointerReader, Resolver};
+use crate::base::resolve::{Operands, PointerReader, Resolver, ValueRead};
 use crate::base::slice::Slice;
+use crate::base::value_read_ahead::ValueReadAhead;
 use drumlin_types::{Key, KeyRange, Seq};
 use reseeks::Reseeks;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub(crate) struct VisibleOptions {
     pub(crate) operator_name: Option<Arc<str>>,
     /// Reader of values in value files.
     pub(crate) pointers: Option<Arc<PointerReader>>,
+    /// Largest number of bytes that the view reads at a time from a value file, besides single values.
+    pub(crate) value_window: usize,
     /// Range tombstones of every source, one run after another, in key order within a run.
     pub(crate) tombstones: Vec<TombstoneSource>,
     /// Dead spans that scans of the keyspace have found.
@@ -92,6 +95,8 @@ pub(crate) struct VisibleIter<C> {
     operator: Option<Arc<dyn MergeOperator>>,
     operator_name: Option<Arc<str>>,
     pointers: Option<Arc<PointerReader>>,
+    /// Read-ahead in value files. Calls of `read_value` borrow it apart from the view.
+    ahead: ValueReadAhead,
     coverage: Coverage,
     walk: DeadSpanCursor,
     reseeks: Reseeks,
@@ -123,6 +128,7 @@ impl<C: Cursor> VisibleIter<C> {
             operator: options.operator,
             operator_name: options.operator_name,
             pointers: options.pointers,
+            ahead: ValueReadAhead::new(options.value_window),
             position: Position::Nowhere,
             key: Vec::new(),
             buffer: Vec::new(),
@@ -295,6 +301,11 @@ impl<C: Cursor> VisibleIter<C> {
     fn take_key(&mut self) {
         self.key.clear();
         self.key.extend_from_slice(self.cursor.key());
+    }
+
+    /// Reads the value that `pointer`, the version `seq` of `key`, refers to.
+    fn read_value(&self, seq: Seq, pointer: &[u8], ahead: &mut ValueReadAhead) -> Result<Slice> {
+        self.resolver().follow(&self.key, seq, pointer, ValueRead::Scan(ahead))
     }
 
     fn resolver(&self) -> Resolver<'_> {

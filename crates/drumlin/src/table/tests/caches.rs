@@ -2,6 +2,7 @@
 
 use super::super::block::Block;
 use super::super::block::{CachedPointer, Pointers};
+use super::super::block_cache::MOST_CACHED_VALUE;
 use super::super::carry::Carry;
 use super::*;
 use crate::base::slice::Slice;
@@ -184,6 +185,39 @@ fn tables_that_go_are_forgotten_whole() {
     assert_eq!(cache.stats().evictions, 0, "there was room for all of them");
     let names = cache.names();
     assert!(names < 8 * 1024 + 8 * blocks.len(), "{names} names for {} blocks", cache.stats().blocks);
+}
+
+/// A value is found by file, place and version. It leaves with its file.
+#[test]
+fn values_are_found_by_version_and_leave_with_their_file() {
+    let cache = BlockCache::new(8 << 20);
+    let (file, other) = (ValueFileId(7), ValueFileId(8));
+    let value = |len: usize| Slice::from(vec![len as u8; len]);
+    cache.insert_value(file, 100, 5, value(4000));
+    cache.insert_value(other, 100, 6, value(3000));
+    cache.insert_value(file, 9000, 9, value(MOST_CACHED_VALUE + 100));
+    let len = |file, offset, seq| cache.value(file, offset, seq, false).map(|value| value.len());
+    assert_eq!(len(file, 100, 5), Some(4000));
+    assert_eq!(len(other, 100, 6), Some(3000));
+    assert_eq!([len(file, 100, 6), len(file, 101, 5), len(ValueFileId(9), 100, 5)], [None; 3]);
+    assert_eq!(len(file, 9000, 9), None, "it is too large");
+    assert!(!cache.hand_over_value(file, 100), "nobody has asked for it again");
+    assert!(cache.value(file, 100, 5, true).is_some() && cache.hand_over_value(file, 100));
+    assert!(!cache.hand_over_value(file, 100), "its heat went to the copy");
+    cache.carry_value(other, 5000, 5, value(4000));
+    assert_eq!(len(other, 5000, 5), Some(4000));
+    cache.check();
+    cache.forget_values(file);
+    assert_eq!([len(file, 100, 5), len(other, 100, 6)], [None, Some(3000)]);
+    cache.forget_values(other);
+    let stats = cache.stats();
+    assert_eq!((stats.blocks, stats.bytes, stats.hits, stats.misses), (0, 0, 0, 0));
+    for offset in 0..10_000 {
+        cache.insert_value(file, offset * 4000, offset, value(4000));
+    }
+    cache.check();
+    let stats = cache.stats();
+    assert!(stats.evictions > 7000 && stats.bytes <= 8 << 20, "{stats:?}");
 }
 
 #[test]
