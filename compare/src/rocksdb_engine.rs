@@ -270,6 +270,11 @@ mod tests {
                 for (name, wanted) in form.expected(config) {
                     assert_eq!(found.get(name), Some(&wanted), "{} {name}", form.name);
                 }
+                if form.has_blobs() {
+                    // The OPTIONS file does not name the cache.
+                    let capacity = open.property("rocksdb.blob-cache-capacity");
+                    assert_eq!(capacity, config.memory_bytes.to_string(), "{}", form.name);
+                }
                 drop(open);
                 let _ = std::fs::remove_dir_all(dir);
             }

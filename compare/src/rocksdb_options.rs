@@ -6,7 +6,7 @@
 //!   of it fits into the given memory.
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
 //! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
-//!   shipped: compactions move values out of the oldest quarter of the blob files.
+//!   shipped: compactions move values out of the oldest quarter of the blob files. Blobs share the block cache.
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
 //!
 //! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
@@ -76,7 +76,7 @@ impl RocksDb {
         self.form != Form::Default
     }
 
-    fn has_blobs(&self) -> bool {
+    pub(crate) fn has_blobs(&self) -> bool {
         matches!(self.form, Form::Blob | Form::BlobForced)
     }
 
@@ -134,6 +134,7 @@ impl RocksDb {
             options.set_min_blob_size(BLOB_BYTES);
             options.set_blob_file_size(BLOB_FILE_BYTES);
             options.set_enable_blob_gc(true);
+            options.set_blob_cache(&cache);
         }
         if self.form == Form::BlobForced {
             options.set_blob_gc_force_threshold(BLOB_FORCE);
