@@ -1,4 +1,4 @@
-//! The page `docs/results/comparison.md`: Drumlin beside other engines.
+//! The page `docs/results/comparison.md`: Drumlin beside other engines. A few of its figures are in README too.
 //!
 //! It is generated from the reports in `docs/results/comparison`, each the `--json --brief` file of one command. The
 //! first table has one line for each phase of each report. Behind it stands the command that repeats it, and each
@@ -233,6 +233,98 @@ fn add_report(report: &Report, out: &mut String) {
     }
 }
 
+/// A figure of README.
+struct Figure {
+    report: &'static str,
+    phase: &'static str,
+    /// An argument that the command of the report has, since `what` says so.
+    argument: &'static str,
+    what: &'static str,
+}
+
+const fn figure(
+    report: &'static str,
+    phase: &'static str,
+    argument: &'static str,
+    what: &'static str,
+) -> Figure {
+    Figure { report, phase, argument, what }
+}
+
+const FIGURES: [Figure; 14] = [
+    figure("overwrite", "micro fillrandom", "4000000", "load of 4 million entries in random order"),
+    figure("overwrite", "micro overwrite", "4000000", "as many writes to the same keys"),
+    figure("large", "micro readrandom", "10000000", "lookups among 10 million entries"),
+    figure("large", "micro readmissing", "10000000", "lookups of absent keys among them"),
+    figure("large", "micro seekrandom", "10000000", "seeks, each with ten steps"),
+    figure("large", "micro readseq", "10000000", "scan of all entries"),
+    figure("beside-writer", "micro readwhilewriting", "1000000", "lookups beside a writer"),
+    figure("sync", "micro fillsync", "1000000", "synced writes"),
+    figure("ycsb-large", "ycsb A", "10000000", "YCSB A with 10 million records: half reads, half updates"),
+    figure("ycsb-large", "ycsb B", "10000000", "YCSB B: 95 % reads, 5 % updates"),
+    figure("ycsb-large", "ycsb C", "10000000", "YCSB C: reads"),
+    figure("ycsb-large", "ycsb D", "10000000", "YCSB D: mostly reads of the newest records"),
+    figure("ycsb-large", "ycsb E", "10000000", "YCSB E: short scans"),
+    figure(
+        "ycsb-large",
+        "ycsb F",
+        "10000000",
+        "YCSB F: reads, half of them followed by a write of the same key",
+    ),
+];
+
+/// Returns the lines of README between its marks: `FIGURES`, and the phases in which a RocksDB is ahead. An error if a
+/// report lacks what a figure stands for.
+pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
+    let mut out = String::new();
+    for Figure { report: name, phase, argument, what } in FIGURES {
+        let report = reports.iter().find(|(found, _)| found == name).map(|(_, report)| report);
+        let report = report.ok_or_else(|| format!("there is no report {name}"))?;
+        let baselines = names(&report.phases, |phase| &phase.engine);
+        let baselines = baselines.iter().filter(|engine| engine.starts_with(BASELINE)).count();
+        let has_argument = report.command.iter().any(|word| word == argument);
+        match best(report, phase) {
+            Some((_, spread, verdict))
+                if verdict != Verdict::TooFewRounds && baselines > 1 && has_argument =>
+            {
+                let Spread { median, min, max, .. } = spread;
+                let _ = writeln!(out, "- {what}: {median:.2} ({min:.2}-{max:.2})");
+            }
+            _ => {
+                return Err(format!(
+                    "{name}, {phase}: needs three usable rounds, two RocksDBs and {argument}"
+                ));
+            }
+        }
+    }
+    let (mut behind, mut unknown) = (Vec::new(), 0);
+    for (name, report) in reports {
+        for phase in names(&report.phases, |phase| &phase.name) {
+            match best(report, &phase) {
+                Some((_, spread, Verdict::Worse)) => {
+                    behind.push(format!("`{phase}` of `{name}` ({:.2})", spread.median))
+                }
+                Some((_, _, Verdict::TooFewRounds)) => unknown += 1,
+                _ => {}
+            }
+        }
+    }
+    let behind = if behind.is_empty() { "none".to_owned() } else { behind.join(", ") };
+    let _ = writeln!(
+        out,
+        "- RocksDB is ahead, by more than the noise and in three rounds: {behind}. Rows with too few quiet rounds for \
+         a verdict: {unknown}"
+    );
+    Ok(out)
+}
+
+/// Returns `readme` with `figures` between the lines that mark their place.
+pub fn with_figures(readme: &str, figures: &str) -> Option<String> {
+    let (before, rest) = readme.split_once("<!-- figures -->\n")?;
+    let (_, after) = rest.split_once("<!-- end of figures -->")?;
+    Some(format!("{before}<!-- figures -->\n{figures}<!-- end of figures -->{after}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +363,41 @@ mod tests {
         let wanted = "| micro fill | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better | 2.00 | 6.00 | -, - | -, - \
                       | - | - | 0.50 | - | `micro fill --rounds 3` |";
         assert_eq!(line, wanted);
+    }
+
+    #[test]
+    fn readme_has_the_figures_and_the_rows_that_fall_short() {
+        let report = |name: &str| {
+            let of_figure = |figure: &Figure| {
+                let of_round = |round| {
+                    [("drumlin", 0.5), ("rocksdb", 2.0), ("rocksdb-tuned", 1.0)].map(|(engine, seconds)| {
+                        PhaseReport { name: figure.phase.to_owned(), ..phase(engine, round, seconds, 0.0) }
+                    })
+                };
+                [1, 2, 3].map(of_round).concat()
+            };
+            let figures: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.report == name).collect();
+            let command = vec!["drumlin-compare".to_owned(), figures[0].argument.to_owned()];
+            let phases = figures.into_iter().flat_map(of_figure).collect();
+            (name.to_owned(), Report { command, phases, ..made_up() })
+        };
+        let mut reports: Vec<_> =
+            ["large", "overwrite", "beside-writer", "sync", "ycsb-large"].map(report).into();
+        let text = figures(&reports).expect("all figures");
+        assert_eq!(text.lines().count(), FIGURES.len() + 1, "{text}");
+        assert!(text.contains("- synced writes: 2.00 (2.00-2.00)\n") && text.contains(": none."), "{text}");
+        let slow = |round| [phase("drumlin", round, 4.0, 0.0), phase("rocksdb", round, 1.0, 0.0)];
+        reports[0].1.phases.extend([1, 2, 3].map(slow).concat());
+        let text = figures(&reports).expect("all figures");
+        assert!(text.contains("`micro fill` of `large` (0.25)"), "{text}");
+        let readme = "a\n<!-- figures -->\nold\n<!-- end of figures -->\nb";
+        let new = with_figures(readme, "new\n").expect("a place");
+        assert_eq!(new, "a\n<!-- figures -->\nnew\n<!-- end of figures -->\nb");
+        assert_eq!(with_figures("no place", ""), None);
+        reports[1].1.command.pop();
+        assert!(figures(&reports).is_err_and(|what| what.contains("overwrite") && what.contains("4000000")));
+        reports.remove(1);
+        assert!(figures(&reports).is_err_and(|what| what.contains("no report overwrite")));
     }
 
     #[test]
@@ -333,12 +460,20 @@ mod tests {
             let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
             assert!(is_brief, "{}: make the report with --brief", path.display());
         }
-        let (path, text) = (format!("{folder}/comparison.md"), page(&reports));
-        if std::env::var_os("DRUMLIN_BLESS").is_some() {
-            std::fs::write(&path, text).expect("the page");
-        } else {
-            let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert_eq!(found, text, "comparison.md: run `cargo xtask bless -p drumlin-bench`");
+        let text = page(&reports);
+        let stems = paths.iter().map(|path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        let named: Vec<_> = stems.map(|stem| stem.expect("a name")).zip(reports).collect();
+        let to_readme = format!("{folder}/../../README.md");
+        let found = std::fs::read_to_string(&to_readme).expect("README");
+        let figures = figures(&named).expect("reports for the figures of README");
+        let readme = with_figures(&found, &figures).expect("README has a place for figures");
+        for (path, text) in [(format!("{folder}/comparison.md"), text), (to_readme, readme)] {
+            if std::env::var_os("DRUMLIN_BLESS").is_some() {
+                std::fs::write(&path, text).expect("a page");
+            } else {
+                let found = std::fs::read_to_string(&path).unwrap_or_default();
+                assert_eq!(found, text, "{path}: run `cargo xtask bless -p drumlin-bench`");
+            }
         }
     }
 }
