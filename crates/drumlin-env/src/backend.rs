@@ -368,6 +368,13 @@ impl RawFile {
     }
 
     #[inline]
+    pub(crate) fn start_write_back(&self, offset: u64, len: u64) {
+        if let RawFile::Os { file, .. } = self {
+            file.start_write_back(offset, len);
+        }
+    }
+
+    #[inline]
     pub(crate) fn status(&self) -> io::Result<FileStatus> {
         match self {
             RawFile::Os { file, .. } => file.status(),

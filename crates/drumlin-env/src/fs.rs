@@ -339,6 +339,13 @@ impl File {
         retry(|| self.inner.raw.sync_range(offset, len, at))
     }
 
+    /// Asks the system to begin to write the range to the device, so that a later sync waits for less. Makes nothing
+    /// durable, and does nothing where the system has no such call. The range should be new: data of it that are on the
+    /// device already may leave the page cache.
+    pub fn start_write_back(&self, offset: u64, len: u64) {
+        self.inner.raw.start_write_back(offset, len);
+    }
+
     /// Makes earlier writes durable, with all metadata of the file such as its times, but not the directory entry.
     #[track_caller]
     pub fn sync_all(&self) -> io::Result<()> {

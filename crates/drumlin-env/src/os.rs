@@ -363,6 +363,18 @@ impl OsFile {
         self.sync_data()
     }
 
+    /// Linux begins to write dirty pages when a program says that it needs them no more. It keeps pages that are being
+    /// written.
+    pub(crate) fn start_write_back(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            // Only a hint: the sync that follows reports errors.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::DontNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
     pub(crate) fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -414,6 +426,26 @@ mod tests {
             assert!(content[..before].iter().all(|&byte| byte == 7));
             assert!(content[before..].iter().all(|&byte| byte == 0));
         }
+    }
+
+    #[test]
+    fn write_back_changes_no_content() {
+        let dir = TempDir::new("drumlin-os").unwrap();
+        let file = OsFile::open(&dir.path().join("file"), Access::Create).unwrap();
+        let part: Vec<u8> = (0..1u32 << 20).map(|at| (at * 7 / 3) as u8).collect();
+        for number in 0..3u64 {
+            let offset = number * part.len() as u64;
+            assert_eq!(file.write_at(offset, &part).unwrap(), part.len());
+            file.start_write_back(offset, part.len() as u64);
+        }
+        // Ranges that are empty or past the end are no error.
+        file.start_write_back(0, 0);
+        file.start_write_back(1 << 40, 1 << 20);
+        file.sync_data().unwrap();
+        assert_eq!(file.len().unwrap(), 3 << 20);
+        let mut content = vec![0; 3 << 20];
+        file.file.read_exact_at(&mut content, 0).unwrap();
+        assert!(content.chunks(part.len()).all(|found| found == part));
     }
 
     #[test]
