@@ -72,7 +72,7 @@ pub struct Runner {
     pub history: Option<String>,
     setup: Workload,
     db: Option<Db>,
-    keyspaces: BTreeMap<String, Keyspace>,
+    pub(crate) keyspaces: BTreeMap<String, Keyspace>,
     snapshots: BTreeMap<String, (Snapshot, Seq, u64)>,
     complaints: Arc<Complaints>,
     checkpoints: u32,

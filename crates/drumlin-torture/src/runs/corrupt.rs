@@ -99,10 +99,16 @@ impl Fixture {
         runner.run(&workload.ops, usize::MAX)?;
         let is_closed = seed.is_multiple_of(2);
         if !is_closed {
-            // The last record carries the mark of all that was synced before it.
-            for durability in [Durability::Sync, Durability::Buffered] {
+            // The last record carries the mark of all that was synced before it. Writes to a dropped keyspace are no
+            // records.
+            let living =
+                workload.keyspaces.iter().find(|keyspace| runner.keyspaces.contains_key(&keyspace.name));
+            let living = living.into_iter().map(|keyspace| &keyspace.name);
+            for (keyspace, durability) in
+                living.flat_map(|name| [(name, Durability::Sync), (name, Durability::Buffered)])
+            {
+                let keyspace = keyspace.clone();
                 let change = Change::Put("last".into(), Value { tag: seed, len: 40 });
-                let keyspace = workload.keyspaces[0].name.clone();
                 let items = vec![Item { keyspace, change, ttl: Ttl::Keyspace }];
                 runner.apply(&Op::Write { items, durability })?;
             }
