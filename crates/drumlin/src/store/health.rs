@@ -15,6 +15,8 @@ pub(crate) struct Health {
     first_cause: Mutex<Option<Error>>,
     /// Number of flushes and compactions that have failed so far.
     failures: atomic::AtomicU64,
+    /// How often disk space was freed.
+    times_freed: atomic::AtomicU64,
     /// Whether the last flush failed for lack of disk space.
     pub(crate) disk_full: atomic::AtomicBool,
     /// Whether the last log segment that a write needed found no disk space. Only a segment that finds some ends this:
@@ -110,5 +112,11 @@ impl Health {
     pub(crate) fn space_freed(&self) {
         self.disk_full.store(false, atomic::Ordering::Release);
         self.compaction_lacks_space.store(false, atomic::Ordering::Release);
+        self.times_freed.fetch_add(1, atomic::Ordering::AcqRel);
+    }
+
+    /// Returns how often disk space was freed. What was found out about disk space before that is out of date.
+    pub(crate) fn times_freed(&self) -> u64 {
+        self.times_freed.load(atomic::Ordering::Acquire)
     }
 }

@@ -122,7 +122,17 @@ impl Store {
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
-        let mut inputs = SchedulerInputs {
+        loop {
+            if let Some(piece) = self.next_piece_from(self.scheduler_inputs()) {
+                return piece;
+            }
+        }
+    }
+
+    fn scheduler_inputs(&self) -> SchedulerInputs {
+        // First, so that disk space that is freed from here on is noticed.
+        let times_freed = self.health.times_freed();
+        SchedulerInputs {
             now: self.files.now(),
             seed: self.files.env.random_u64("policy"),
             limits: LimitView {
@@ -139,8 +149,17 @@ impl Store {
             reclaims: !self.files.obsolete.all_tried(),
             is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),
-        };
+            times_freed,
+        }
+    }
+
+    /// Returns what `next_piece` returns, or `None` if disk space was freed since `inputs` were read. A shortage found
+    /// in such inputs would make callers fail that wait for compactions which now have room.
+    fn next_piece_from(&self, mut inputs: SchedulerInputs) -> Option<std::result::Result<PieceStart, Step>> {
         let mut control = self.control.lock();
+        if inputs.times_freed != self.health.times_freed() {
+            return None;
+        }
         if inputs.is_full {
             // A flush of last resort reserves its disk space under this lock. Otherwise memtables are counted already.
             inputs.room = inputs.room.saturating_sub(self.disk_budget.for_flush());
@@ -169,11 +188,11 @@ impl Store {
             // Lanes that can continue the work may be asleep.
             self.background.wake();
         }
-        piece.map_err(|timer| match timer {
+        Some(piece.map_err(|timer| match timer {
             _ if needs_wake_up => Step::More,
             Some(when) => Step::Until(when),
             None => Step::Idle,
-        })
+        }))
     }
 
     /// Ends the interval in which the number of compaction slots was measured, if it is over and the number is not
@@ -212,5 +231,17 @@ mod tests {
         assert!(store.background.progress() > before);
         let ended = store.control.lock().keyspace(&keys.state).expect("it is there").take_manual(0);
         ended.expect("it has ended").expect("nothing failed");
+    }
+
+    #[test]
+    fn disk_space_read_before_some_was_freed_is_not_used() {
+        let db = Db::builder("/s").env(MemEnv::new(2).env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = &keys.store;
+        let (unused, used) = (store.scheduler_inputs(), store.scheduler_inputs());
+        assert!(store.next_piece_from(used).is_some());
+        db.set_option("disk_budget", "0").expect("an option");
+        assert!(store.next_piece_from(unused).is_none(), "it does not see the new budget");
+        assert!(store.next_piece_from(store.scheduler_inputs()).is_some());
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct SchedulerInputs {
     pub(crate) is_full: bool,
     /// Clock to measure how long policy calls take. No decision depends on it.
     pub(crate) clock: Clock,
+    /// How often disk space had been freed when these inputs were read.
+    pub(crate) times_freed: u64,
 }
 
 /// Returns the scheduler's settings for a keyspace.
