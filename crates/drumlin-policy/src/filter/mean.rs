@@ -8,8 +8,12 @@
 //! that life, when runs have piled up and bits are dearest, and gives the largest run too few.
 //!
 //! A compaction that merges the share f of all keys is judged by the price of the moment and, with weight f, by the
-//! mean: small tables are soon merged again, so the moment counts for them. Its pieces (subcompactions) are judged
-//! alike.
+//! mean: small tables are soon merged again, so the moment counts for them. Its pieces (subcompactions) have the
+//! same f.
+//!
+//! A manual compaction is judged otherwise: with weight f by the *price alone*, at which the outputs of the piece get
+//! the budget. Its caller wants few runs to read from. The mean is that of the many runs of a load before it, which the
+//! reads after it never meet.
 //!
 //! The price per bit is in lookups; it grows with their number and falls with the number of keys. So the mean is taken
 //! of the price over the lookups per key.
@@ -39,10 +43,12 @@ impl MeanPrice {
         self.log = Some(old + (flushed / HORIZON).clamp(0.0, 1.0) * (now - old));
     }
 
-    /// Returns the price for a compaction that merges the share `merged` of all keys.
-    pub fn for_job(&self, price: &Price, per_key: f64, merged: f64) -> Price {
-        let Some(mean) = self.log else { return *price };
-        let shift = merged.clamp(0.0, 1.0) * (mean + real::ln(per_key) - price.log);
+    /// Returns the price for a compaction that merges the share `merged` of all keys. `alone` is the price alone of a
+    /// piece of a manual compaction; `None` for others.
+    pub fn for_job(&self, price: &Price, alone: Option<&Price>, per_key: f64, merged: f64) -> Price {
+        let mean = self.log.map(|log| log + real::ln(per_key));
+        let Some(life) = alone.map(|alone| alone.log).or(mean) else { return *price };
+        let shift = merged.clamp(0.0, 1.0) * (life - price.log);
         Price { log: price.log + shift, cut: price.cut + shift, ..*price }
     }
 }
@@ -56,17 +62,17 @@ mod tests {
     fn large_jobs_go_by_the_mean_and_small_ones_by_the_moment() {
         let price = |log| Price { log, cut: log + 1.0, slope: BLOOM };
         let mut mean = MeanPrice::default();
-        assert_eq!(mean.for_job(&price(3.0), 2.0, 1.0), price(3.0), "nothing is known yet");
+        assert_eq!(mean.for_job(&price(3.0), None, 2.0, 1.0), price(3.0), "nothing is known yet");
         mean.note(&price(1.0), 1.0, 0.01);
         mean.note(&price(2.0), 1.0, 0.5);
-        let judged = |merged| mean.for_job(&price(0.0), 1.0, merged).log;
+        let judged = |merged| mean.for_job(&price(0.0), None, 1.0, merged).log;
         assert!((judged(1.0) - 1.5).abs() < 1e-9 && (judged(0.5) - 0.75).abs() < 1e-9);
         assert_eq!(judged(0.0), 0.0);
-        let all = mean.for_job(&price(0.0), 1.0, 1.0);
+        let all = mean.for_job(&price(0.0), None, 1.0, 1.0);
         assert!((all.cut - all.log - 1.0).abs() < 1e-9, "the cut moves with the price");
         // A whole horizon forgets what was before.
         mean.note(&price(-1.0), 1.0, 1.2);
-        assert!((mean.for_job(&price(0.0), 1.0, 1.0).log + 1.0).abs() < 1e-9);
+        assert!((mean.for_job(&price(0.0), None, 1.0, 1.0).log + 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -75,7 +81,18 @@ mod tests {
         let mut mean = MeanPrice::default();
         mean.note(&price(0.0), 1.0, 1.0);
         // Eight times the lookups per key: the same tables get the same bits at eight times the price.
-        let later = mean.for_job(&price(real::ln(4.0)), 8.0, 1.0);
+        let later = mean.for_job(&price(real::ln(4.0)), None, 8.0, 1.0);
         assert!((later.log - real::ln(8.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn manual_compactions_go_by_the_price_alone() {
+        let price = |log: f64| Price { log, cut: log, slope: BLOOM };
+        let mut mean = MeanPrice::default();
+        let judged =
+            |mean: &MeanPrice, merged| mean.for_job(&price(0.0), Some(&price(-1.0)), 1.0, merged).log;
+        assert_eq!(judged(&mean, 1.0), -1.0, "there is no mean yet");
+        mean.note(&price(4.0), 1.0, 1.0);
+        assert_eq!([1.0, 0.5, 0.0].map(|merged| judged(&mean, merged)), [-1.0, -0.5, 0.0]);
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct PieceStart {
     pub(crate) bottom: bool,
     /// Share of the keyspace's keys that the whole compaction merges.
     pub(crate) merged: f64,
+    /// Whether a caller asked for the compaction.
+    pub(crate) is_manual: bool,
     /// Value files to collect, if the compaction was started for value files. Others choose for each piece.
     pub(crate) collected: Option<Arc<BTreeSet<ValueFileId>>>,
 }
@@ -52,7 +54,7 @@ impl PieceStart {
         let (out, tree) = (piece.out, keyspace.view().tree.clone());
         let bottom = !tree.files().any(|(level, _, _)| level > out);
         let merged = merged_share(flight, piece.id.ticket, &tree);
-        PieceStart { keyspace, piece, out, bottom, merged, collected }
+        PieceStart { keyspace, piece, out, bottom, merged, is_manual: false, collected }
     }
 }
 
@@ -126,7 +128,9 @@ impl Control {
                     let state = keyspace.state.clone();
                     explain::divided(&mut self.decisions, inputs.now, &state.name(), &start.divided);
                     explain::started(&mut self.decisions, inputs.now, &state.name(), &start);
-                    return Ok(PieceStart::new(state, start.piece, flight, collection));
+                    let ticket = start.piece.id.ticket;
+                    let started = PieceStart::new(state, start.piece, flight, collection);
+                    return Ok(PieceStart { is_manual: keyspace.begun_manual(ticket).is_some(), ..started });
                 }
                 Err(idle) => {
                     let landing = flight.next_landing(&scene);

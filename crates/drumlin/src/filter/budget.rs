@@ -6,8 +6,9 @@
 //! beside each other do not spend the same bits.
 //!
 //! The price is solved when a job begins, over the tables that stay and those that running jobs are expected to build.
-//! For a compaction that merges many of the keys, the mean over the recent past counts as well. A job of a frozen
-//! keyspace does not solve the price again; jobs of other keyspaces in its group do.
+//! For a compaction that merges many of the keys, the mean over the recent past counts as well. A manual compaction of
+//! many keys gets the budget. A job of a frozen keyspace does not solve the price again; jobs of other keyspaces in its
+//! group do.
 //!
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
@@ -73,6 +74,14 @@ pub(super) struct LeavingPart {
     pub(super) bits: f64,
 }
 
+/// What the whole compaction of a piece merges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeScope {
+    /// Share of the keyspace's keys.
+    pub(crate) share: f64,
+    pub(crate) is_manual: bool,
+}
+
 /// What a job does.
 pub(super) struct Work {
     pub(super) keyspace: Arc<KeyspaceState>,
@@ -81,8 +90,8 @@ pub(super) struct Work {
     pub(super) parts: Vec<LeavingPart>,
     /// Keys that the inputs hold.
     pub(super) keys_in: f64,
-    /// Share of the keyspace's keys that the whole compaction merges; `None` for a flush.
-    pub(super) merged: Option<f64>,
+    /// What the whole compaction merges; `None` for a flush.
+    pub(super) merged: Option<MergeScope>,
     /// Number of outputs expected.
     pub(super) tables: f64,
     /// Vain lookups that the outputs are expected to get together.
@@ -396,7 +405,7 @@ impl FilterBudget {
         // Only flushes advance the mean; its clock is flushed keys.
         let of_all = keys_of(&job.work.keyspace) / ledger.keys.max(1.0);
         let merged = match job.work.merged {
-            Some(merged) => merged * of_all,
+            Some(scope) => scope.share * of_all,
             None => {
                 let flushed = job.expected() / ledger.keys.max(1.0);
                 mean.note(&price, per_key, flushed);
@@ -404,7 +413,12 @@ impl FilterBudget {
             }
         };
         state.prices.insert(group, (price.times(1.0 / per_key), budget.average));
-        Some(mean.for_job(&price, per_key, merged))
+        let alone = job.work.merged.filter(|scope| scope.is_manual).and_then(|_| {
+            let weight = weight_of_outputs(&job.work, prior_of(&job.work.keyspace, ledger.keys));
+            let keys = job.expected();
+            solve(&[Item { keys, weight }], budget.corrected(&ledger) * keys, BLOOM)
+        });
+        Some(mean.for_job(&price, alone.as_ref(), per_key, merged))
     }
 }
 

@@ -3,7 +3,7 @@
 //! For each table that the job finishes, it estimates the lookups that the table takes over from the inputs, asks the
 //! budget for bits, and reports what was built. It counts as a running job until its outputs are installed or dropped.
 
-use super::budget::{Basis, FilterBudget, Granted, LeavingPart, Work};
+use super::budget::{Basis, FilterBudget, Granted, LeavingPart, MergeScope, Work};
 use super::lineage::{Lineage, MergedPart};
 use crate::keyspace::KeyspaceState;
 use crate::options::FilterMode;
@@ -27,8 +27,8 @@ const MOST_TABLES: u64 = 1024;
 pub(crate) enum MergedInputs {
     /// Memtables with this number of entries.
     Memtables(u64),
-    /// Parts of files. The whole compaction merges this share of the keyspace's keys.
-    Parts(Vec<MergedPart>, f64),
+    /// Parts of files.
+    Parts(Vec<MergedPart>, MergeScope),
 }
 
 /// Where the outputs of a job go.
@@ -160,7 +160,7 @@ impl JobFilters {
         self.is_done = true;
         self.budget.done(self.number);
         self.note_lives(outputs);
-        match std::mem::replace(&mut self.inputs, MergedInputs::Parts(Vec::new(), 0.0)) {
+        match std::mem::replace(&mut self.inputs, MergedInputs::Memtables(0)) {
             MergedInputs::Memtables(_) => (Lineage::default(), Vec::new()),
             MergedInputs::Parts(parts, _) => {
                 let lineage = Lineage::of(&parts, tables, outputs, &self.keyspace.density.density());
@@ -288,7 +288,7 @@ fn flush(keyspace: &Arc<KeyspaceState>, entries: f64, passed: f64, to: OutputTar
 fn piece(
     keyspace: &Arc<KeyspaceState>,
     parts: &[MergedPart],
-    merged: f64,
+    merged: MergeScope,
     empty: f64,
     to: OutputTarget,
 ) -> Work {

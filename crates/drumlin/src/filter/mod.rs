@@ -17,6 +17,6 @@ mod budget;
 mod job;
 mod lineage;
 
-pub(crate) use budget::FilterBudget;
+pub(crate) use budget::{FilterBudget, MergeScope};
 pub(crate) use job::{JobFilters, MergedInputs, OutputTarget};
 pub(crate) use lineage::{Lineage, MergedPart};

@@ -13,7 +13,7 @@ use crate::compaction::executor::{Finished, InputCount, MergeJob, Progress};
 use crate::compaction::merge::MergeRules;
 use crate::compaction::scheduler::PieceStart;
 use crate::compaction::view::tree_view;
-use crate::filter::{MergedInputs, MergedPart};
+use crate::filter::{MergeScope, MergedInputs, MergedPart};
 use crate::keyspace::KeyspaceState;
 use crate::read::{OpenFile, RunCursor};
 use crate::stats::OneRunning;
@@ -138,7 +138,7 @@ impl Store {
 }
 
 fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
-    let PieceStart { keyspace, piece, out, bottom, merged, collected } = start;
+    let PieceStart { keyspace, piece, out, bottom, merged, is_manual, collected } = start;
     let tree = keyspace.view().tree.clone();
     let parts = count_inputs(store, &tree, &piece.inputs)?;
     let (inputs, tombstones) = open_inputs(store, &tree, &piece.inputs)?;
@@ -162,7 +162,13 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
     let reached = if values.is_empty() { BTreeMap::new() } else { value_bytes(&parts) };
-    let mut spec = store.output_spec(&keyspace, out, bottom, 0, MergedInputs::Parts(parts, merged));
+    let mut spec = store.output_spec(
+        &keyspace,
+        out,
+        bottom,
+        0,
+        MergedInputs::Parts(parts, MergeScope { share: merged, is_manual }),
+    );
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let options = keyspace.options.load();

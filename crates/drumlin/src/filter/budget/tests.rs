@@ -40,7 +40,8 @@ fn whole(keys: &Keyspace) -> MergedInputs {
         range: file.bounds.clone(),
         entries: file.counts.entries,
     };
-    MergedInputs::Parts(tree.files().map(|(level, _, file)| part((level, file))).collect(), 1.0)
+    let scope = MergeScope { share: 1.0, is_manual: false };
+    MergedInputs::Parts(tree.files().map(|(level, _, file)| part((level, file))).collect(), scope)
 }
 
 fn allot(keys: &Keyspace, job: &mut JobFilters) -> f64 {
@@ -340,4 +341,31 @@ fn a_filter_that_saves_nothing_is_skipped_until_it_would_save_something() {
     assert!(skipped(&db) > 0.9);
     look_up_absent();
     assert_eq!(skipped(&db), 0.0, "the filters are used again");
+}
+
+/// The reads that follow a bulk load and a compaction meet one run, not the many of the load.
+#[test]
+fn a_bulk_load_that_is_compacted_has_the_whole_budget() {
+    let (db, keys) = filled(&MemEnv::new(9));
+    for (name, value) in [("filter_mode", "mnemosyne+"), ("filter_bits", "10")] {
+        keys.set_option(name, value).expect("a live option");
+    }
+    let bits = || {
+        let filters = keys.state.view().tree.filters();
+        filters.bits / filters.keys
+    };
+    // The first compaction has as inputs what another budget built.
+    for _ in 0..2 {
+        for number in 0..12_000_u32 {
+            keys.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [1; 40]).expect("put");
+        }
+        keys.compact::<&[u8]>(..).expect("compact");
+        assert!((9.5..11.5).contains(&bits()), "{} bits per key", bits());
+    }
+    let absent = || {
+        (0..12_000_u32).try_for_each(|number| keys.get([&number.to_be_bytes()[..], &[1]].concat()).map(drop))
+    };
+    absent().expect("get");
+    let vain = db.metrics().lookup_tables_absent;
+    assert!(vain < 12_000 / 50, "{vain} blocks read in vain");
 }
