@@ -112,10 +112,14 @@ impl Health {
     pub(crate) fn space_freed(&self) {
         self.disk_full.store(false, atomic::Ordering::Release);
         self.compaction_lacks_space.store(false, atomic::Ordering::Release);
+    }
+
+    /// Counts that disk space was freed: a file was removed, or a limit was raised.
+    pub(crate) fn count_freed(&self) {
         self.times_freed.fetch_add(1, atomic::Ordering::AcqRel);
     }
 
-    /// Returns how often disk space was freed. What was found out about disk space before that is out of date.
+    /// Returns how often disk space was freed. What was found out about disk space before the last time is out of date.
     pub(crate) fn times_freed(&self) -> u64 {
         self.times_freed.load(atomic::Ordering::Acquire)
     }

@@ -231,10 +231,11 @@ impl Store {
     pub(crate) fn remove_obsolete(&self, file: &ObsoleteFile) {
         match self.files.remove(file) {
             Ok(()) => {
+                // In this order. Once no file is queued any more, callers take a shortage for final, and it must not be
+                // one that was found before these bytes were free.
+                self.files.obsolete.freed(file);
+                self.clear_space_errors();
                 self.files.obsolete.removed(file);
-                if let ObsoleteFile::Table(_) | ObsoleteFile::Value(_) = file {
-                    self.clear_space_errors();
-                }
                 self.background.progressed();
             }
             Err(error) => {
@@ -253,6 +254,7 @@ impl Store {
     /// Forgets that jobs lacked disk space, so that they check again.
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
+        self.health.count_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());
         let mut control = self.control.lock();
         control.shortage = None;
@@ -269,6 +271,7 @@ impl Store {
 mod tests {
     use crate::api::db::Db;
     use crate::base::error::ErrorKind;
+    use crate::compaction::control::Shortage;
     use drumlin_env::MemEnv;
     use drumlin_env::sync::atomic::Ordering::Acquire;
 
@@ -291,5 +294,22 @@ mod tests {
         store.disk_budget.set_limit(0, 0);
         put().expect("the limit is gone");
         assert!(!store.health.lacks_space());
+    }
+
+    #[test]
+    fn a_removed_file_ends_a_shortage_before_callers_take_it_for_final() {
+        let db = Db::builder("/s").env(MemEnv::new(66).env()).open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = &keys.store;
+        let path = std::path::PathBuf::from("/s/000099.log");
+        drop(store.files.env.fs().create(&path, drumlin_env::FileKind::Log).expect("a file"));
+        store.files.obsolete.push_file(path, 1000);
+        let before = store.health.times_freed();
+        store.control.lock().shortage = Some(Shortage { wanted: 1000, left: 10 });
+        store.check_space_to_compact().expect("the file is not removed yet");
+        let file = store.files.obsolete.next(store.files.now()).expect("the file");
+        store.remove_obsolete(&file);
+        store.check_space_to_compact().expect("its space is free");
+        assert!(store.files.obsolete.all_tried() && store.health.times_freed() > before);
     }
 }
