@@ -13,7 +13,8 @@ use fjall::config::{
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// fjall as an engine kind.
 pub struct Fjall;
@@ -22,6 +23,8 @@ struct Open {
     db: Database,
     keys: Keyspace,
     options: BTreeMap<String, String>,
+    /// How long the last wait went on without any background work.
+    quiet: Mutex<Duration>,
 }
 
 fn text(error: fjall::Error) -> String {
@@ -70,7 +73,7 @@ impl EngineKind for Fjall {
             ("filter_bits".to_owned(), config.filter_bits.to_string()),
             ("compression".to_owned(), compression.to_string()),
         ]);
-        Ok(Box::new(Open { db, keys, options }))
+        Ok(Box::new(Open { db, keys, options, quiet: Mutex::default() }))
     }
 }
 
@@ -150,14 +153,25 @@ impl Engine for Open {
     fn wait_idle(&self) -> Result<()> {
         let mut quiet = 0;
         let mut done = self.db.compactions_completed();
+        let mut busy_until = Instant::now();
         while quiet < QUIET_LOOKS {
             std::thread::sleep(LOOK);
             let busy = self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0;
             let now = self.db.compactions_completed();
-            quiet = if busy || now != done { 0 } else { quiet + 1 };
+            quiet += 1;
+            if busy || now != done {
+                (quiet, busy_until) = (0, Instant::now());
+            }
             done = now;
         }
+        if let Ok(mut quiet) = self.quiet.lock() {
+            *quiet = busy_until.elapsed();
+        }
         Ok(())
+    }
+
+    fn wait_without_work(&self) -> Duration {
+        self.quiet.lock().map_or(Duration::ZERO, |quiet| *quiet)
     }
 
     fn compact(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The page `docs/results/comparison.md`: Drumlin beside other engines. A few of its figures are in README too.
 //!
 //! It is generated from the reports in `docs/results/comparison`, each the `--json --brief` file of one command. The
-//! first table has one line for each phase of each report. Behind it stands the command that repeats it, and each
+//! first table has one line for each phase of each report, with the report's name and the command that repeats it. Each
 //! report follows with all its engines. A test compares the page with the reports, and `cargo xtask bless -p
 //! drumlin-bench` rewrites it.
 //!
@@ -16,6 +16,8 @@ use std::fmt::Write;
 const OURS: &str = "drumlin";
 /// Beginning of the names of the baselines.
 const BASELINE: &str = "rocksdb";
+/// Median ratio below which a row is listed as one in which RocksDB is ahead, whatever the verdict.
+const BEHIND: f64 = 0.95;
 /// Other engines that have a column.
 const OTHERS: [&str; 3] = ["fjall", "redb", "lmdb"];
 
@@ -108,15 +110,18 @@ Generated from the reports in `comparison/`; do not edit.
 - `us/op` is elapsed microseconds per operation: the time that the slowest thread spent in operations and, after a
   phase that writes, the time of the settling that follows, divided by the operations of all threads. Drawing the keys
   does not count. Each value is the median of the usable rounds. Lower is better.
-- Settling is a flush and the end of all compactions. If reads follow in the same command, it is a compaction of the
-  whole store into one sorted run, so loads compare only between commands with the same phases.
+- Settling is a flush and a wait until no flush or compaction is pending. Before reads it is a compaction of the whole
+  store into one sorted run instead, so loads compare only between commands with the same phases. Elsewhere a policy
+  may leave runs that it does not want to merge: `sorted runs` and `space amp`, disk space over live keys and values,
+  are those after settling.
+- `report` links the report of the row: all rounds, settings and versions.
 - `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most). Above 1,
   Drumlin is faster. Each RocksDB configuration of the command has a median ratio; `vs RocksDB` is the lowest, `which`
   names its configuration, and `RocksDB us/op` is that of this configuration.
 - `better`: against every RocksDB configuration the median is above 1.05 and every round above 1. `worse`: against one
   of them, the median is below 0.95 and every round below 1. With fewer than three usable rounds there is no verdict. If
-  the command has `--aa`, Drumlin ran twice in each round, the second time as `drumlin#2`, and the largest difference of
-  the two takes the place of the 5 % if it is more.
+  the command has `--aa`, Drumlin ran twice in each round, the second time as `drumlin#2`, and the threshold is the
+  larger of 5 % and the largest difference of the two.
 - The verdict is about throughput alone. `p99.9`, in microseconds a call, and `peak MiB`, resident memory, stand beside
   it, Drumlin's first. Drumlin has the higher peak in most rows: its peaks include the mapped log and free memtables
   that it keeps for reuse. If an operation takes less than 2 us on average, one call in 16 is timed. A call of
@@ -124,34 +129,43 @@ Generated from the reports in `comparison/`; do not edit.
 - `CPU us/op` is CPU time of the process without the drawing of keys; background threads and settling are included.
   `write amp` is bytes of tables written over key and value bytes written, without the log. A phase with few writes
   shows a large one if any compaction falls into it.
-- `--num` is the number of keys, and `ops` the number of operations. Unless the command or the row's name says
-  otherwise: keys of 16 bytes, values of 100 bytes, no compression, 64 MiB memtables, 10 filter bits per key, 3 GiB of
-  memory, a log that is not synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client
-  thread. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
+- The data fits into the memory, but for the four phases with 16 MiB. `ops` is the number of operations, and `--num`
+  that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct. `overwrite` puts
+  twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes, values of 100
+  bytes, no compression, 64 MiB memtables, an option of 10 filter bits per key, 3 GiB of memory, a log that is not
+  synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client thread. `ycsb` has keys
+  of about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values of 4
+  KiB. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
   `multiget` have 16 MiB and read past the page cache, and `readpagecache` has 16 MiB and reads through it.
+- Phases: `fillrandom` puts random keys, `fillbatch` in batches, `fillsync` syncs each put, `overwrite` puts keys again.
+  `readrandom` looks up keys of the store, `readmissing` absent ones, `readwhilewriting` keys beside a thread that
+  writes at a rate. `seekrandom` seeks and takes ten entries, `scan50` fifty, `readseq` scans all. `open` opens
+  the store and looks up a key. `values` writes each value once (`first`), writes keys again (`update`), looks up
+  (`get`) and scans.
 - To repeat a row, check out its commit, build (`cd compare && cargo build --release`), and run `drumlin-compare
   COMMAND --db FOLDER` on a machine with as many cores, with the folder on a disk. Rows of different machines do not
   compare, nor do times of different reports.
 ";
 /// Head of the first table.
 const FIRST_TABLE: &str = "\
-| row | cores | vs RocksDB | which | verdict | Drumlin us/op | RocksDB us/op | p99.9 | peak MiB | vs fjall | vs redb \
-| vs LMDB | commit | command |
-|---|---:|---|---|---|---:|---:|---|---|---:|---:|---:|---|---|
+| row | report | cores | vs RocksDB | which | verdict | Drumlin us/op | RocksDB us/op | p99.9 | peak MiB | vs fjall \
+| vs redb | vs LMDB | commit | command |
+|---|---|---:|---|---|---|---:|---:|---|---|---:|---:|---:|---|---|
 ";
 
-/// Returns the page of `reports`.
-pub fn page(reports: &[Report]) -> String {
+/// Returns the page of `reports`, each with its name.
+pub fn page(reports: &[(String, Report)]) -> String {
     let mut out = format!("{HEAD}\n{FIRST_TABLE}");
-    for report in reports {
-        names(&report.phases, |phase| &phase.name).iter().for_each(|name| add_line(report, name, &mut out));
+    for (title, report) in reports {
+        let phases = names(&report.phases, |phase| &phase.name);
+        phases.iter().for_each(|name| add_line(title, report, name, &mut out));
     }
-    reports.iter().for_each(|report| add_report(report, &mut out));
+    reports.iter().for_each(|(title, report)| add_report(title, report, &mut out));
     out
 }
 
-/// Adds the line of phase `name` to the first table.
-fn add_line(report: &Report, name: &str, out: &mut String) {
+/// Adds the line of phase `name` of the report called `title` to the first table.
+fn add_line(title: &str, report: &Report, name: &str, out: &mut String) {
     let other = |engine: &str| {
         ratio(report, name, engine).map_or_else(|| "-".to_owned(), |spread| format!("{:.2}", spread.median))
     };
@@ -176,7 +190,8 @@ fn add_line(report: &Report, name: &str, out: &mut String) {
     let others = OTHERS.map(other).join(" | ");
     let _ = writeln!(
         out,
-        "| {name} | {} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | {peaks} | {others} | {} | `{}` |",
+        "| {name} | [{title}](comparison/{title}.json) | {} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | \
+         {peaks} | {others} | {} | `{}` |",
         report.machine.cores,
         ours.micros(),
         report.build.commit.as_deref().map_or("-", |commit| commit.get(..7).unwrap_or(commit)),
@@ -184,8 +199,8 @@ fn add_line(report: &Report, name: &str, out: &mut String) {
     );
 }
 
-/// Adds all engines of one report, with what is needed to repeat it.
-fn add_report(report: &Report, out: &mut String) {
+/// Adds all engines of the report called `title`, with what is needed to repeat it.
+fn add_report(title: &str, report: &Report, out: &mut String) {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
     let noisy = report.phases.iter().filter(|phase| !phase.usable).count();
@@ -195,7 +210,7 @@ fn add_report(report: &Report, out: &mut String) {
     };
     let _ = writeln!(
         out,
-        "\n## `{}`\n\nCommit {}, {}, {rounds} rounds, {noise}; {}, {} cores, {}, {}, {}.\n",
+        "\n## {title}\n\n`{}`\n\nCommit {}, {}, {rounds} rounds, {noise}; {}, {} cores, {}, {}, {}.\n",
         report.command.join(" "),
         text(&report.build.commit),
         report.started_utc,
@@ -206,8 +221,8 @@ fn add_report(report: &Report, out: &mut String) {
         text(&report.build.rustc),
     );
     out.push_str(
-        "| row | engine | ops | us/op | settle s | CPU us/op | p99 | p99.9 | write amp | peak MiB | rounds |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| row | engine | ops | us/op | settle s | CPU us/op | p99 | p99.9 | write amp | space amp | sorted runs | \
+         peak MiB | rounds |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for name in names(&report.phases, |phase| &phase.name) {
         for engine in names(&report.phases, |phase| &phase.engine) {
@@ -220,6 +235,8 @@ fn add_report(report: &Report, out: &mut String) {
                 cell.text(1, |phase| phase.latency_us.p99.filter(|_| !is_scan(phase))),
                 cell.text(1, tail),
                 cell.text(2, |phase| phase.write_amp),
+                cell.text(2, |phase| phase.space_amp.r#final),
+                cell.text(0, |phase| phase.runs.r#final.map(|runs| runs as f64)),
                 cell.peak_mib(),
                 cell.0.len().to_string(),
             ];
@@ -252,13 +269,13 @@ const fn figure(
 }
 
 const FIGURES: [Figure; 14] = [
-    figure("overwrite", "micro fillrandom", "4000000", "load of 4 million entries in random order"),
-    figure("overwrite", "micro overwrite", "4000000", "as many writes to the same keys"),
-    figure("large", "micro readrandom", "10000000", "lookups among 10 million entries"),
-    figure("large", "micro readmissing", "10000000", "lookups of absent keys among them"),
+    figure("overwrite", "micro fillrandom", "4000000", "4 million puts of random keys into an empty store"),
+    figure("overwrite", "micro overwrite", "4000000", "8 million puts of random keys after them"),
+    figure("large", "micro readrandom", "10000000", "lookups after 10 million puts of random keys"),
+    figure("large", "micro readmissing", "10000000", "lookups of absent keys in the same store"),
     figure("large", "micro seekrandom", "10000000", "seeks, each with ten steps"),
     figure("large", "micro readseq", "10000000", "scan of all entries"),
-    figure("beside-writer", "micro readwhilewriting", "1000000", "lookups beside a writer"),
+    figure("beside-writer", "micro readwhilewriting", "1000000", "lookups beside a writer of 10 MB/s"),
     figure("sync", "micro fillsync", "1000000", "synced writes"),
     figure("ycsb-large", "ycsb A", "10000000", "YCSB A with 10 million records: half reads, half updates"),
     figure("ycsb-large", "ycsb B", "10000000", "YCSB B: 95 % reads, 5 % updates"),
@@ -288,7 +305,8 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
                 if verdict != Verdict::TooFewRounds && baselines > 1 && has_argument =>
             {
                 let Spread { median, min, max, .. } = spread;
-                let _ = writeln!(out, "- {what}: {median:.2} ({min:.2}-{max:.2})");
+                let verdict = if verdict == Verdict::NoDifference { ", within the noise" } else { "" };
+                let _ = writeln!(out, "- {what}: {median:.2} ({min:.2}-{max:.2}){verdict}");
             }
             _ => {
                 return Err(format!(
@@ -297,23 +315,24 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
             }
         }
     }
-    let (mut behind, mut unknown) = (Vec::new(), 0);
+    let (mut behind, mut unsure, mut unknown) = (Vec::new(), Vec::new(), 0);
     for (name, report) in reports {
         for phase in names(&report.phases, |phase| &phase.name) {
-            match best(report, &phase) {
-                Some((_, spread, Verdict::Worse)) => {
-                    behind.push(format!("`{phase}` of `{name}` ({:.2})", spread.median))
-                }
-                Some((_, _, Verdict::TooFewRounds)) => unknown += 1,
-                _ => {}
+            let Some((_, spread, verdict)) = best(report, &phase) else { continue };
+            unknown += u32::from(verdict == Verdict::TooFewRounds);
+            let list = if verdict == Verdict::Worse { &mut behind } else { &mut unsure };
+            if verdict == Verdict::Worse || spread.median < BEHIND {
+                list.push(format!("`{phase}` of `{name}` ({:.2})", spread.median));
             }
         }
     }
-    let behind = if behind.is_empty() { "none".to_owned() } else { behind.join(", ") };
+    let list = |rows: Vec<String>| if rows.is_empty() { "none".to_owned() } else { rows.join(", ") };
     let _ = writeln!(
         out,
-        "- RocksDB is ahead, by more than the noise and in three rounds: {behind}. Rows with too few quiet rounds for \
-         a verdict: {unknown}"
+        "- RocksDB is ahead in three rounds and by more than the noise: {}. Its median is ahead by 5 % or more, \
+         without that: {}. Rows with too few quiet rounds for a verdict: {unknown}",
+        list(behind),
+        list(unsure)
     );
     Ok(out)
 }
@@ -358,9 +377,10 @@ mod tests {
         let command = ["drumlin-compare", "micro", "fill", "--json", "x.json", "--brief", "--rounds", "3"];
         let command = command.map(str::to_owned).to_vec();
         let report = Report { command, phases, ..made_up() };
-        let page = page(&[report]);
+        let page = page(&[("fill".to_owned(), report)]);
         let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
-        let wanted = "| micro fill | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better | 2.00 | 6.00 | -, - | -, - \
+        let wanted = "| micro fill | [fill](comparison/fill.json) | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better \
+                      | 2.00 | 6.00 | -, - | -, - \
                       | - | - | 0.50 | - | `micro fill --rounds 3` |";
         assert_eq!(line, wanted);
     }
@@ -385,7 +405,10 @@ mod tests {
             ["large", "overwrite", "beside-writer", "sync", "ycsb-large"].map(report).into();
         let text = figures(&reports).expect("all figures");
         assert_eq!(text.lines().count(), FIGURES.len() + 1, "{text}");
-        assert!(text.contains("- synced writes: 2.00 (2.00-2.00)\n") && text.contains(": none."), "{text}");
+        assert!(
+            text.contains("- synced writes: 2.00 (2.00-2.00)\n") && text.contains(": none. Its"),
+            "{text}"
+        );
         let slow = |round| [phase("drumlin", round, 4.0, 0.0), phase("rocksdb", round, 1.0, 0.0)];
         reports[0].1.phases.extend([1, 2, 3].map(slow).concat());
         let text = figures(&reports).expect("all figures");
@@ -445,13 +468,16 @@ mod tests {
         for (path, report) in paths.iter().zip(&reports) {
             let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
             assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
-            assert_ne!(report.build.dirty, Some(true), "{}: sources that are in no commit", path.display());
+            assert_eq!(report.build.dirty, Some(false), "{}: sources that are in no commit", path.display());
+            assert!(report.build.commit.is_some(), "{}: a build of an unknown commit", path.display());
+            assert_eq!(report.build.profile, "release", "{}: a build without optimization", path.display());
             let unfinished = report.warnings.iter().any(|warning| warning.starts_with("unfinished"));
             assert!(!unfinished, "{}: the run did not end", path.display());
             assert_ne!(report.machine.filesystem.as_deref(), Some("tmpfs"), "{}", path.display());
             // The page states these settings.
             let set = |name: &str| report.config[OURS][name].as_str();
             let flags = report.command.join(" ");
+            assert!(!flags.contains("--ignore-noise"), "{}: noise was not checked", path.display());
             let memory = if flags.contains("readuncached") { "16MiB" } else { "3GiB" };
             let compression = if flags.contains("--compression lz4") { "lz4" } else { "none" };
             let found = ["memory_budget", "compression", "memtable_bytes", "filter_bits", "compaction_slots"]
@@ -460,9 +486,9 @@ mod tests {
             let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
             assert!(is_brief, "{}: make the report with --brief", path.display());
         }
-        let text = page(&reports);
         let stems = paths.iter().map(|path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
         let named: Vec<_> = stems.map(|stem| stem.expect("a name")).zip(reports).collect();
+        let text = page(&named);
         let to_readme = format!("{folder}/../../README.md");
         let found = std::fs::read_to_string(&to_readme).expect("README");
         let figures = figures(&named).expect("reports for the figures of README");

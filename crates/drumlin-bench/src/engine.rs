@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Result of harness calls; the error is a message for people. The first failure ends the run.
 pub type Result<T> = std::result::Result<T, String>;
@@ -260,6 +261,11 @@ pub trait Engine: Send + Sync {
     fn flush(&self) -> Result<()>;
     /// Waits until no flush or compaction is pending.
     fn wait_idle(&self) -> Result<()>;
+    /// Returns the part of the last `wait_idle` in which nothing ran: some engines do not tell what is pending, and are
+    /// watched until they have done nothing for a while. It does not count as settling.
+    fn wait_without_work(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Compacts the whole store and waits for it to finish.
     fn compact(&self) -> Result<()>;
     /// Returns the engine's statistics.

@@ -208,7 +208,10 @@ impl Run<'_> {
                 engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?
             }
         }
-        let settled = (process::wall() - settle_from) as f64 / 1e9;
+        let mut settled = (process::wall() - settle_from) as f64 / 1e9;
+        if phase.after != After::Nothing {
+            settled = (settled - engine.wait_without_work().as_secs_f64()).max(0.0);
+        }
         let after = Readings::take(engine);
         let summary = Summary { phase, threads: &threads, samples, before: &before, after: &after };
         let mut report = summary.report();
