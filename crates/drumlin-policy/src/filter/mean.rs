@@ -11,9 +11,9 @@
 //! mean: small tables are soon merged again, so the moment counts for them. Its pieces (subcompactions) have the
 //! same f.
 //!
-//! A manual compaction is judged otherwise: with weight f by the *price alone*, at which the outputs of the piece get
-//! the budget. Its caller wants few runs to read from. The mean is that of the many runs of a load before it, which the
-//! reads after it never meet.
+//! A manual compaction is judged otherwise: with weight f by the *price alone*, at which the keyspace has the budget if
+//! it is one run. Its caller wants few runs to read from. The mean is that of the many runs of a load before it, which
+//! the reads after it never meet.
 //!
 //! The price per bit is in lookups; it grows with their number and falls with the number of keys. So the mean is taken
 //! of the price over the lookups per key.
@@ -43,8 +43,8 @@ impl MeanPrice {
         self.log = Some(old + (flushed / HORIZON).clamp(0.0, 1.0) * (now - old));
     }
 
-    /// Returns the price for a compaction that merges the share `merged` of all keys. `alone` is the price alone of a
-    /// piece of a manual compaction; `None` for others.
+    /// Returns the price for a compaction that merges the share `merged` of all keys. `alone` is the price alone,
+    /// for a manual compaction.
     pub fn for_job(&self, price: &Price, alone: Option<&Price>, per_key: f64, merged: f64) -> Price {
         let mean = self.log.map(|log| log + real::ln(per_key));
         let Some(life) = alone.map(|alone| alone.log).or(mean) else { return *price };

@@ -7,8 +7,8 @@
 //!
 //! The price is solved when a job begins, over the tables that stay and those that running jobs are expected to build.
 //! For a compaction that merges many of the keys, the mean over the recent past counts as well. A manual compaction of
-//! many keys gets the budget. A job of a frozen keyspace does not solve the price again; jobs of other keyspaces in its
-//! group do.
+//! many keys is judged as if the keyspace were one run. A job of a frozen keyspace does not solve the price again; jobs
+//! of other keyspaces in its group do.
 //!
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
@@ -21,7 +21,7 @@
 
 use crate::keyspace::KeyspaceState;
 use crate::options::{Adaptation, FilterMode};
-use crate::version::{FileMeta, Tree};
+use crate::version::{FileMeta, Run, Tree};
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::filter::Method;
@@ -414,12 +414,29 @@ impl FilterBudget {
         };
         state.prices.insert(group, (price.times(1.0 / per_key), budget.average));
         let alone = job.work.merged.filter(|scope| scope.is_manual).and_then(|_| {
-            let weight = weight_of_outputs(&job.work, prior_of(&job.work.keyspace, ledger.keys));
-            let keys = job.expected();
-            solve(&[Item { keys, weight }], budget.corrected(&ledger) * keys, BLOOM)
+            let prior = prior_of(&job.work.keyspace, ledger.keys);
+            price_alone(&job.work.keyspace, prior, budget.corrected(&ledger))
         });
         Some(mean.for_job(&price, alone.as_ref(), per_key, merged))
     }
+}
+
+/// Returns the price if `keyspace` were one run with an `average` of bits per key. The lookups of its buckets of keys
+/// divide what the largest of its deepest runs lets pass in vain.
+fn price_alone(keyspace: &KeyspaceState, prior: f64, average: f64) -> Option<Price> {
+    let tree = keyspace.view().tree.clone();
+    let deepest = tree.levels.iter().rfind(|level| !level.runs.is_empty())?;
+    let keys_in = |run: &Run| run.files.iter().map(|file| file.counts.keys).sum::<u64>();
+    let largest = deepest.runs.iter().max_by_key(|run| keys_in(run))?;
+    let vain: f64 = largest.files.iter().map(|file| file.lookups().empty).sum();
+    let lookups = keyspace.density.density().lookups;
+    let (all, buckets) = (lookups.iter().sum::<f64>(), lookups.len() as f64);
+    let keys = tree.filters().keys;
+    let item = |own: &f64| {
+        let share = if all > 0.0 { own / all } else { 0.0 };
+        Item { keys: keys / buckets, weight: weight(mode(keyspace), vain * share, 1.0 / buckets, prior) }
+    };
+    solve(&lookups.iter().map(item).collect::<Vec<Item>>(), average * keys, BLOOM)
 }
 
 /// Adds the tables of `keyspace` to `items`: those that stay, and those that jobs will build.

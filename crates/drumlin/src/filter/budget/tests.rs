@@ -369,3 +369,38 @@ fn a_bulk_load_that_is_compacted_has_the_whole_budget() {
     let vain = db.metrics().lookup_tables_absent;
     assert!(vain < 12_000 / 50, "{vain} blocks read in vain");
 }
+
+/// A manual compaction does not forget where lookups are, and the keyspace as a whole has its budget.
+#[test]
+fn a_manual_compaction_gives_more_bits_where_lookups_are() {
+    let (_db, keys) = filled(&MemEnv::new(10));
+    for (name, value) in [("filter_mode", "mnemosyne+"), ("filter_bits", "6")] {
+        keys.set_option(name, value).expect("a live option");
+    }
+    let load = || {
+        for number in 0..12_000_u32 {
+            keys.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [1; 40]).expect("put");
+        }
+        keys.compact::<&[u8]>(..).expect("compact");
+    };
+    load();
+    // Absent keys of the first quarter.
+    for number in 0..60_000_u32 {
+        let [a, b, c, d] = number.wrapping_mul(2_654_435_761).to_be_bytes();
+        keys.get([a / 4, b, c, d, 1]).expect("get");
+    }
+    load();
+    let tree = keys.state.view().tree.clone();
+    let bits = |wanted: &dyn Fn(u8) -> bool| {
+        let files =
+            tree.files().filter(|(_, _, file)| wanted(file.bounds.start.first().copied().unwrap_or(0)));
+        let sums = files.map(|(_, _, file)| (file.counts.keys as f64, f64::from(file.filter_bits)));
+        let (keys, bits) = sums.fold((0.0, 0.0), |sum, (keys, bits)| (sum.0 + keys, sum.1 + keys * bits));
+        bits / keys
+    };
+    let (hot, cold) = (bits(&|first| first < 60), bits(&|first| first > 70));
+    assert!(hot > cold + 1.0, "{hot} and {cold} bits per key");
+    let filters = tree.filters();
+    let mean = filters.bits / filters.keys;
+    assert!((5.0..7.1).contains(&mean), "{mean} bits per key, {hot} and {cold}");
+}
