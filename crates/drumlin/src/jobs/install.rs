@@ -322,6 +322,7 @@ impl Store {
         }
         // The inputs may be deleted now, so jobs that lacked disk space try again.
         self.health.space_freed();
+        self.health.count_freed();
         let bytes_in = finished.counts.iter().map(|c| c.bytes).sum();
         self.metrics.compacted(&finished.result.counts, bytes_in, bytes_out);
         self.metrics.separated(finished.result.outputs.value_bytes());

@@ -35,6 +35,7 @@ impl Store {
         self.options.store(Arc::new(options));
         drop(control);
         // Lanes may wait for a limit that this change has lifted.
+        self.forget_shortage(|| {});
         self.clear_space_errors();
         self.log_found_space();
         self.background.progressed();

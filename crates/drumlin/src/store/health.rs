@@ -114,7 +114,8 @@ impl Health {
         self.compaction_lacks_space.store(false, atomic::Ordering::Release);
     }
 
-    /// Counts that disk space was freed: a file was removed, or a limit was raised.
+    /// Counts that disk space was freed or given back: a file was removed, a limit was raised, or a piece has ended and
+    /// with it what was reserved for it. The caller holds the control lock.
     pub(crate) fn count_freed(&self) {
         self.times_freed.fetch_add(1, atomic::Ordering::AcqRel);
     }

@@ -122,11 +122,7 @@ impl Store {
 
     /// Returns the piece that a compaction slot should start now, or what an idle slot should do instead.
     pub(crate) fn next_piece(&self) -> std::result::Result<PieceStart, Step> {
-        loop {
-            if let Some(piece) = self.next_piece_from(self.scheduler_inputs()) {
-                return piece;
-            }
-        }
+        self.next_piece_from(self.scheduler_inputs()).unwrap_or(Err(Step::More))
     }
 
     fn scheduler_inputs(&self) -> SchedulerInputs {
@@ -146,7 +142,7 @@ impl Store {
             mode: self.sizes.mode,
             room: self.space_for_compactions(),
             most_copied: self.share_of_disk(FILE_SHARE),
-            reclaims: !self.files.obsolete.all_tried(),
+            reclaims: false,
             is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),
             times_freed,
@@ -160,6 +156,7 @@ impl Store {
         if inputs.times_freed != self.health.times_freed() {
             return None;
         }
+        inputs.reclaims = !self.files.obsolete.all_tried();
         if inputs.is_full {
             // A flush of last resort reserves its disk space under this lock. Otherwise memtables are counted already.
             inputs.room = inputs.room.saturating_sub(self.disk_budget.for_flush());

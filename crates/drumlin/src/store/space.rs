@@ -231,11 +231,10 @@ impl Store {
     pub(crate) fn remove_obsolete(&self, file: &ObsoleteFile) {
         match self.files.remove(file) {
             Ok(()) => {
-                // In this order. Once no file is queued any more, callers take a shortage for final, and it must not be
-                // one that was found before these bytes were free.
-                self.files.obsolete.freed(file);
-                self.clear_space_errors();
-                self.files.obsolete.removed(file);
+                self.forget_shortage(|| self.files.obsolete.removed(file));
+                if let ObsoleteFile::Table(_) | ObsoleteFile::Value(_) = file {
+                    self.clear_space_errors();
+                }
                 self.background.progressed();
             }
             Err(error) => {
@@ -251,10 +250,18 @@ impl Store {
         }
     }
 
+    /// Forgets that compactions lack disk space, with what `frees` does to free some, so that they check again. Under
+    /// one lock: callers take a shortage for final once no file is left to remove, and must not see an older one then.
+    pub(crate) fn forget_shortage(&self, frees: impl FnOnce()) {
+        let mut control = self.control.lock();
+        frees();
+        control.shortage = None;
+        self.health.count_freed();
+    }
+
     /// Forgets that jobs lacked disk space, so that they check again.
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
-        self.health.count_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());
         let mut control = self.control.lock();
         control.shortage = None;

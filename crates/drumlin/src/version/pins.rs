@@ -169,14 +169,6 @@ impl Obsolete {
         Some(queued.file.clone())
     }
 
-    /// Subtracts the bytes of `file`, which is unlinked. It stays queued until [`removed`](Obsolete::removed).
-    pub(crate) fn freed(&self, file: &ObsoleteFile) {
-        let mut queue = self.queue.lock();
-        if let Some(queued) = queue.iter_mut().rfind(|queued| queued.file == *file) {
-            self.bytes.fetch_sub(std::mem::take(&mut queued.len), atomic::Ordering::Relaxed);
-        }
-    }
-
     /// Records that `file` is unlinked.
     pub(crate) fn removed(&self, file: &ObsoleteFile) {
         let mut queue = self.queue.lock();
@@ -272,8 +264,6 @@ mod tests {
         assert_eq!((&other, queue.bytes_on_disk()), (&ObsoleteFile::Other("log".into()), 110));
         let table = queue.next(0).expect("a table");
         assert_eq!(queue.next(0), None, "each is in one hand");
-        queue.freed(&other);
-        assert_eq!(queue.bytes_on_disk(), 100);
         queue.removed(&other);
         assert_eq!(queue.bytes_on_disk(), 100);
         let mut now = 0;
