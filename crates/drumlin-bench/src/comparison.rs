@@ -18,6 +18,10 @@ const OURS: &str = "drumlin";
 const BASELINE: &str = "rocksdb";
 /// Median ratio below which a row is listed as one in which RocksDB is ahead, whatever the verdict.
 const BEHIND: f64 = 0.95;
+/// Seconds that a phase of at least [`MANY`] operations must take for a verdict. The noise check sees nothing of a
+/// shorter one: the system counts CPU time in steps of ten milliseconds.
+const SHORTEST: f64 = 0.1;
+const MANY: u64 = 1000;
 /// Other engines that have a column.
 const OTHERS: [&str; 3] = ["fjall", "redb", "lmdb"];
 
@@ -71,6 +75,18 @@ fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
     Spread::of(ratios(&report.phases, name, OURS, base, rate))
 }
 
+/// Returns whether phase `name` was too short for a verdict, with our engine or a baseline.
+fn is_short(report: &Report, name: &str) -> bool {
+    let engines = names(&report.phases, |phase| &phase.engine);
+    let mut compared = engines.iter().filter(|engine| *engine == OURS || engine.starts_with(BASELINE));
+    compared.any(|engine| {
+        let seconds = |phase: &&PhaseReport| phase.seconds + phase.settle_seconds;
+        let phases = Cell::of(report, name, engine).0;
+        let has_many = phases.iter().all(|phase| phase.ops >= MANY);
+        has_many && Spread::of(phases.iter().map(seconds).collect()).is_some_and(|it| it.median < SHORTEST)
+    })
+}
+
 /// Returns the RocksDB with the least ratio in phase `name`, its ratio, and the least favourable verdict over all
 /// RocksDBs: the one with the least median need not be the one with the worst rounds.
 fn best(report: &Report, name: &str) -> Option<(String, Spread, Verdict)> {
@@ -119,9 +135,10 @@ Generated from the reports in `comparison/`; do not edit.
   Drumlin is faster. Each RocksDB configuration of the command has a median ratio; `vs RocksDB` is the lowest, `which`
   names its configuration, and `RocksDB us/op` is that of this configuration.
 - `better`: against every RocksDB configuration the median is above 1.05 and every round above 1. `worse`: against one
-  of them, the median is below 0.95 and every round below 1. With fewer than three usable rounds there is no verdict. If
-  the command has `--aa`, Drumlin ran twice in each round, the second time as `drumlin#2`, and the threshold is the
-  larger of 5 % and the largest difference of the two.
+  of them, the median is below 0.95 and every round below 1. With fewer than three usable rounds there is no verdict,
+  nor if a thousand operations or more took less than a tenth of a second. If the command has `--aa`, Drumlin ran
+  twice in each round, the second time as `drumlin#2`, and the threshold is the larger of 5 % and the largest
+  difference of the two.
 - The verdict is about throughput alone. `p99.9`, in microseconds a call, and `peak MiB`, resident memory, stand beside
   it, Drumlin's first. Drumlin has the higher peak in most rows: its peaks include the mapped log and free memtables
   that it keeps for reuse. If an operation takes less than 2 us on average, one call in 16 is timed. A call of
@@ -180,7 +197,7 @@ fn add_line(title: &str, report: &Report, name: &str, out: &mut String) {
             (
                 format!("{median:.2} ({min:.2}-{max:.2})"),
                 engine,
-                verdict.text().to_owned(),
+                if is_short(report, name) { "too short".to_owned() } else { verdict.text().to_owned() },
                 cell.micros(),
                 format!("{}, {}", tail(&ours), tail(&cell)),
                 format!("{}, {}", peak(&ours), peak(&cell)),
@@ -302,7 +319,10 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
         let has_argument = report.command.iter().any(|word| word == argument);
         match best(report, phase) {
             Some((_, spread, verdict))
-                if verdict != Verdict::TooFewRounds && baselines > 1 && has_argument =>
+                if verdict != Verdict::TooFewRounds
+                    && baselines > 1
+                    && has_argument
+                    && !is_short(report, phase) =>
             {
                 let Spread { median, min, max, .. } = spread;
                 let verdict = if verdict == Verdict::NoDifference { ", within the noise" } else { "" };
@@ -310,7 +330,7 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
             }
             _ => {
                 return Err(format!(
-                    "{name}, {phase}: needs three usable rounds, two RocksDBs and {argument}"
+                    "{name}, {phase}: needs three usable rounds of {SHORTEST} s, two RocksDBs and {argument}"
                 ));
             }
         }
@@ -319,6 +339,7 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
     for (name, report) in reports {
         for phase in names(&report.phases, |phase| &phase.name) {
             let Some((_, spread, verdict)) = best(report, &phase) else { continue };
+            let verdict = if is_short(report, &phase) { Verdict::TooFewRounds } else { verdict };
             unknown += u32::from(verdict == Verdict::TooFewRounds);
             let list = if verdict == Verdict::Worse { &mut behind } else { &mut unsure };
             if verdict == Verdict::Worse || spread.median < BEHIND {
@@ -330,7 +351,7 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
     let _ = writeln!(
         out,
         "- RocksDB is ahead in three rounds and by more than the noise: {}. Its median is ahead by 5 % or more, \
-         without that: {}. Rows with too few quiet rounds for a verdict: {unknown}",
+         without that: {}. Rows with too few quiet rounds, or too short, for a verdict: {unknown}",
         list(behind),
         list(unsure)
     );

@@ -11,7 +11,7 @@ use crate::command::measured::measured;
 use crate::command::program::Program;
 use crate::command::published::{publish, unfinished, write_files};
 use crate::compare::{LEAST_ROUNDS, NO_DIFFERENCE, Spread, ratios};
-use crate::engine::{EngineConfig, Result};
+use crate::engine::{Compression, EngineConfig, Result};
 use crate::report::model::{PhaseReport, Report};
 use crate::report::table::aligned;
 use crate::rounds::Task;
@@ -148,6 +148,9 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
             "the goals compare with RocksDB, which this program does not include; use drumlin-compare".into(),
         );
     }
+    if let Some(flag) = without_effect(common) {
+        return Ended::Usage(format!("{flag}: the goals have settings of their own"));
+    }
     let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
     let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
     let mut common = common.clone();
@@ -233,6 +236,23 @@ fn group(source: Source) -> &'static str {
         Dynamic("I") => "dynamic I",
         Dynamic(_) => "dynamic II",
     }
+}
+
+/// Returns a flag of `common` that would change nothing here, if there is one.
+fn without_effect(common: &Common) -> Option<&'static str> {
+    let flags = [
+        (!common.set.is_empty(), "--set"),
+        (!common.bits.is_empty(), "--bits"),
+        (!common.policy.is_empty(), "--policy"),
+        (common.compression != Compression::None, "--compression"),
+        (common.durability.is_some(), "--durability"),
+        (common.key_size.is_some(), "--key-size"),
+        (common.value_size.is_some(), "--value-size"),
+        (common.file_size.is_some(), "--file-size"),
+        (common.merges != 1, "--compaction-slots"),
+        (common.rate.is_some(), "--rate"),
+    ];
+    flags.into_iter().find(|(is_set, _)| *is_set).map(|(_, flag)| flag)
 }
 
 fn sources(rows: &[&Row]) -> Vec<&'static str> {

@@ -62,11 +62,13 @@ pub fn machine(dir: &Path) -> Machine {
     }
 }
 
+/// Folder whose sources the program was built from. The program may run in another one.
+const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Sources of the program, as paths for git. Reports that lie in the working tree do not count.
 const SOURCES: [&str; 4] = [":/crates", ":/compare", ":/Cargo.toml", ":/Cargo.lock"];
 
-/// Describes the build. Facts that the build did not record are read from the source repository, if the program is in
-/// one.
+/// Describes the build. Facts that the build did not record are read from the source repository, if that is still
+/// there.
 pub fn build(features: Vec<String>, allocator: &str) -> Build {
     let run = |program: &str, arguments: &[&str]| {
         let output = std::process::Command::new(program).args(arguments).output().ok()?;
@@ -80,8 +82,8 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
     let best = features_of_cpu.iter().find(|(_, on)| *on).map_or("x86-64 or other", |(name, _)| name);
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: run("git", &["rev-parse", "HEAD"]),
-        dirty: run("git", &[&["status", "--porcelain", "--"], &SOURCES[..]].concat())
+        commit: run("git", &["-C", CHECKOUT, "rev-parse", "HEAD"]),
+        dirty: run("git", &[&["-C", CHECKOUT, "status", "--porcelain", "--"], &SOURCES[..]].concat())
             .map(|text| !text.is_empty()),
         rustc: run("rustc", &["--version"]),
         target_cpu: Some(best.to_owned()),

@@ -29,6 +29,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
+/// Least part of its rate that a writer beside the readers must reach without a warning.
+const LEAST_WRITTEN: f64 = 0.95;
 /// Maximum number of decisions of a phase in a report.
 const DECISIONS_KEPT: usize = 500;
 /// Longest value for which the value pool offers different slices.
@@ -78,6 +80,8 @@ struct Session {
     values: Values,
     /// Ids below this have been used.
     base: u64,
+    /// What the last phase tells of a writer beside it that was too slow.
+    writer_behind: Option<String>,
 }
 
 impl Run<'_> {
@@ -92,6 +96,7 @@ impl Run<'_> {
             oracle: Oracle::new(self.workload.ids(), varied),
             values: Values::new(self.seed, self.workload.value_ratio, longest),
             base: 0,
+            writer_behind: None,
         };
         let mut outcome = Outcome { phases: Vec::new(), options: BTreeMap::new(), warnings: Vec::new() };
         if let Some(reason) = self.kind.lacks(&self.config) {
@@ -117,6 +122,11 @@ impl Run<'_> {
                 self.phase(phase, &mut session).map_err(|e| format!("{}, {}: {e}", self.name, phase.name))?;
             if !phase.warm {
                 self.progress.end(&report);
+                if let Some(behind) = session.writer_behind.take() {
+                    outcome
+                        .warnings
+                        .push(format!("{}: {}, round {}: {behind}", self.name, phase.name, self.round));
+                }
                 outcome.phases.push(report);
             }
             if let Some(engine) = &session.engine {
@@ -198,7 +208,7 @@ impl Run<'_> {
         };
         process::reset_rss_peak();
         let before = Readings::take(engine);
-        let (threads, samples) = self.threads(phase, session.base, &context, &watched)?;
+        let (threads, samples, behind) = self.threads(phase, session.base, &context, &watched)?;
         let settle_from = process::wall();
         let peak_before = watched.space_amp();
         match phase.after {
@@ -228,6 +238,7 @@ impl Run<'_> {
             .reduce(f64::max);
         report.decisions.latest = latest(engine.decisions(), (before.wall - session.opened) as f64 / 1e9);
         let inserted = threads.iter().map(|(_, _, inserted)| *inserted).max().unwrap_or(0);
+        session.writer_behind = behind;
         session.base += inserted * u64::from(phase.threads);
         session.base = session.base.max(reached(phase, self.workload));
         Ok(report)
@@ -240,7 +251,7 @@ impl Run<'_> {
         base: u64,
         context: &Context<'_>,
         watched: &Watched<'_>,
-    ) -> Result<(Vec<Ended>, Samples)> {
+    ) -> Result<(Vec<Ended>, Samples, Option<String>)> {
         let work = |thread: u32| -> Result<Ended> {
             let trace = self.workload.trace.as_ref().map(Requests::open).transpose()?;
             let Workload { keys, value_bytes, .. } = *self.workload;
@@ -260,15 +271,17 @@ impl Run<'_> {
             results.extend(others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())));
             watched.shared.done.store(true, Relaxed);
             sampler.thread().unpark();
-            let written = writer.map_or(Ok(()), |writer| writer.join().unwrap_or_else(|_| Err(ended_text())));
+            let written =
+                writer.map_or(Ok(None), |writer| writer.join().unwrap_or_else(|_| Err(ended_text())));
             let samples = sampler.join().map_err(|_| ended_text())?;
-            written?;
-            Ok((results.into_iter().collect::<Result<Vec<_>>>()?, samples))
+            let behind = written?;
+            Ok((results.into_iter().collect::<Result<Vec<_>>>()?, samples, behind))
         })
     }
 
-    /// Overwrites entries at `rate` bytes per second until the phase ends.
-    fn write_beside(&self, rate: f64, base: u64, context: &Context<'_>) -> Result<()> {
+    /// Overwrites entries at `rate` bytes per second until the phase ends. Returns a warning if it wrote noticeably
+    /// less: then the readers had less beside them than those of other engines.
+    fn write_beside(&self, rate: f64, base: u64, context: &Context<'_>) -> Result<Option<String>> {
         let mut random = Random::new(self.seed, "writer", 0);
         let started = process::wall();
         let mut bytes = 0.0;
@@ -288,7 +301,10 @@ impl Run<'_> {
             context.oracle.note_put(id, version, key.len(), value.len());
             bytes += (key.len() + value.len()) as f64;
         }
-        Ok(())
+        let seconds = process::wall().saturating_sub(started) as f64 / 1e9;
+        let is_behind = base > 0 && bytes < LEAST_WRITTEN * rate * seconds;
+        Ok(is_behind
+            .then(|| format!("the writer wrote {bytes:.0} bytes in {seconds:.2} s, not {rate:.0} bytes/s")))
     }
 }
 
