@@ -26,6 +26,7 @@ use arc_swap::ArcSwap;
 use drumlin_env::sync::{Arc, Mutex};
 use drumlin_format::filter::Method;
 use drumlin_policy::filter::allot::{Allotment, Budget, Ledger, Wish, allot};
+use drumlin_policy::filter::density::Density;
 use drumlin_policy::filter::mean::MeanPrice;
 use drumlin_policy::filter::method::{Outlook, ribbon_pays};
 use drumlin_policy::filter::price::{Item, Price, solve};
@@ -422,21 +423,52 @@ impl FilterBudget {
 }
 
 /// Returns the price if `keyspace` were one run with an `average` of bits per key. The lookups of its buckets of keys
-/// divide what the largest of its deepest runs lets pass in vain.
+/// divide the vain lookups of that run.
 fn price_alone(keyspace: &KeyspaceState, prior: f64, average: f64) -> Option<Price> {
     let tree = keyspace.view().tree.clone();
-    let deepest = tree.levels.iter().rfind(|level| !level.runs.is_empty())?;
-    let keys_in = |run: &Run| run.files.iter().map(|file| file.counts.keys).sum::<u64>();
-    let largest = deepest.runs.iter().max_by_key(|run| keys_in(run))?;
-    let vain: f64 = largest.files.iter().map(|file| file.lookups().empty).sum();
-    let lookups = keyspace.density.density().lookups;
-    let (all, buckets) = (lookups.iter().sum::<f64>(), lookups.len() as f64);
+    let density = keyspace.density.density();
+    let vain = vain_of_one_run(&tree, &density);
+    let (all, buckets) = (density.lookups.iter().sum::<f64>(), density.lookups.len() as f64);
     let keys = tree.filters().keys;
     let item = |own: &f64| {
         let share = if all > 0.0 { own / all } else { 0.0 };
         Item { keys: keys / buckets, weight: weight(mode(keyspace), vain * share, 1.0 / buckets, prior) }
     };
-    solve(&lookups.iter().map(item).collect::<Vec<Item>>(), average * keys, BLOOM)
+    solve(&density.lookups.iter().map(item).collect::<Vec<Item>>(), average * keys, BLOOM)
+}
+
+/// A run, as far as the vain lookups of all runs together depend on it.
+struct VainRun {
+    keys: u64,
+    vain: f64,
+    /// Share of the keyspace's keys inside the bounds of its files.
+    covered: f64,
+}
+
+impl VainRun {
+    fn of(run: &Run, density: &Density) -> VainRun {
+        let bounds: Vec<KeyRange> = run.files.iter().map(|file| file.bounds.clone()).collect();
+        let covered: f64 = density.buckets.shares(&bounds).iter().sum();
+        VainRun {
+            keys: run.files.iter().map(|file| file.counts.keys).sum(),
+            vain: run.files.iter().map(|file| file.lookups().empty).sum(),
+            covered: covered.min(1.0),
+        }
+    }
+}
+
+/// Estimates the vain lookups of `tree` if it were one run: those of the last run that lookups reach. Where that has no
+/// keys, as while the outputs of a compaction land, those of the largest other run count.
+fn vain_of_one_run(tree: &Tree, density: &Density) -> f64 {
+    let mut levels = tree.levels.iter().rev().filter(|level| !level.runs.is_empty());
+    let of = |run: &Arc<Run>| VainRun::of(run, density);
+    let deepest = levels.next().and_then(|level| level.runs.iter().map(of).max_by_key(|run| run.keys));
+    let Some(deepest) = deepest else { return 0.0 };
+    let other = levels.flat_map(|level| &level.runs).map(of).max_by_key(|run| run.keys);
+    let rest = other
+        .filter(|other| other.covered > 0.0)
+        .map_or(0.0, |other| other.vain * ((1.0 - deepest.covered) / other.covered).min(1.0));
+    deepest.vain + rest
 }
 
 /// Adds the tables of `keyspace` to `items`: those that stay, and those that jobs will build.

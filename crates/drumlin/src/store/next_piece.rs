@@ -142,6 +142,7 @@ impl Store {
             mode: self.sizes.mode,
             room: self.space_for_compactions(),
             most_copied: self.share_of_disk(FILE_SHARE),
+            // Read under the control lock.
             reclaims: false,
             is_full: self.health.lacks_space(),
             clock: self.files.env.clock().clone(),
