@@ -343,23 +343,33 @@ fn a_filter_that_saves_nothing_is_skipped_until_it_would_save_something() {
     assert_eq!(skipped(&db), 0.0, "the filters are used again");
 }
 
+/// Divides the filter bits of `keys` by lookups, `bits` per key on average.
+fn by_lookups(keys: &Keyspace, bits: &str) {
+    for (name, value) in [("filter_mode", "mnemosyne+"), ("filter_bits", bits)] {
+        keys.set_option(name, value).expect("a live option");
+    }
+}
+
+/// Puts the keys of [`filled`] again and compacts all.
+fn overwrite_and_compact(keys: &Keyspace) {
+    for number in 0..12_000_u32 {
+        keys.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [1; 40]).expect("put");
+    }
+    keys.compact::<&[u8]>(..).expect("compact");
+}
+
 /// The reads that follow a bulk load and a compaction meet one run, not the many of the load.
 #[test]
 fn a_bulk_load_that_is_compacted_has_the_whole_budget() {
     let (db, keys) = filled(&MemEnv::new(9));
-    for (name, value) in [("filter_mode", "mnemosyne+"), ("filter_bits", "10")] {
-        keys.set_option(name, value).expect("a live option");
-    }
+    by_lookups(&keys, "10");
     let bits = || {
         let filters = keys.state.view().tree.filters();
         filters.bits / filters.keys
     };
     // The first compaction has as inputs what another budget built.
     for _ in 0..2 {
-        for number in 0..12_000_u32 {
-            keys.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [1; 40]).expect("put");
-        }
-        keys.compact::<&[u8]>(..).expect("compact");
+        overwrite_and_compact(&keys);
         assert!((9.5..11.5).contains(&bits()), "{} bits per key", bits());
     }
     let absent = || {
@@ -374,22 +384,14 @@ fn a_bulk_load_that_is_compacted_has_the_whole_budget() {
 #[test]
 fn a_manual_compaction_gives_more_bits_where_lookups_are() {
     let (_db, keys) = filled(&MemEnv::new(10));
-    for (name, value) in [("filter_mode", "mnemosyne+"), ("filter_bits", "6")] {
-        keys.set_option(name, value).expect("a live option");
-    }
-    let load = || {
-        for number in 0..12_000_u32 {
-            keys.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [1; 40]).expect("put");
-        }
-        keys.compact::<&[u8]>(..).expect("compact");
-    };
-    load();
+    by_lookups(&keys, "6");
+    overwrite_and_compact(&keys);
     // Absent keys of the first quarter.
     for number in 0..60_000_u32 {
         let [a, b, c, d] = number.wrapping_mul(2_654_435_761).to_be_bytes();
         keys.get([a / 4, b, c, d, 1]).expect("get");
     }
-    load();
+    overwrite_and_compact(&keys);
     let tree = keys.state.view().tree.clone();
     let bits = |wanted: &dyn Fn(u8) -> bool| {
         let files =
