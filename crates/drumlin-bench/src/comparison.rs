@@ -471,6 +471,21 @@ mod tests {
         assert_eq!(verdict([quiet, quiet, control_differs]), ("rocksdb".to_owned(), Verdict::NoDifference));
     }
 
+    #[test]
+    fn phases_too_short_for_the_noise_check_have_no_verdict() {
+        let of = |seconds: f64, ops: u64| {
+            let of_round = |round| {
+                [("drumlin", seconds), ("rocksdb", 0.3)]
+                    .map(|(engine, seconds)| PhaseReport { ops, ..phase(engine, round, seconds, 0.0) })
+            };
+            let report = Report { phases: [1, 2, 3].map(of_round).concat(), ..made_up() };
+            let page = page(&[("fill".to_owned(), report)]);
+            page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line").to_owned()
+        };
+        assert!(of(0.09, MANY).contains("| too short |") && of(0.11, MANY).contains("| better |"));
+        assert!(of(0.09, MANY - 1).contains("| better |"), "each of few operations is long");
+    }
+
     /// Compares the page in `docs/results` with its reports. With `DRUMLIN_BLESS=1` it rewrites the page.
     #[test]
     fn the_published_page_is_up_to_date() {
