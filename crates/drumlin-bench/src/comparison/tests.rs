@@ -1,0 +1,169 @@
+//! Tests of the page of the comparison, and the test that keeps the published page up to date.
+
+use super::*;
+use crate::command::read_report;
+use crate::report::tests::made_up;
+
+fn phase(engine: &str, round: u64, seconds: f64, settle_seconds: f64) -> PhaseReport {
+    PhaseReport {
+        name: "micro fill".to_owned(),
+        engine: engine.to_owned(),
+        round,
+        usable: true,
+        ops: 1_000_000,
+        seconds,
+        settle_seconds,
+        ..PhaseReport::default()
+    }
+}
+
+#[test]
+fn a_load_counts_with_its_settling_against_the_best_rocksdb() {
+    let of_round = |round| {
+        [
+            phase("drumlin", round, 1.0, 1.0),
+            phase("rocksdb", round, 4.0, 6.0),
+            phase("rocksdb-tuned", round, 5.0, 1.0),
+            phase("lmdb", round, 1.0, 0.0),
+        ]
+    };
+    let phases = [of_round(1), of_round(2), of_round(3)].concat();
+    let command = ["drumlin-compare", "micro", "fill", "--json", "x.json", "--brief", "--rounds", "3"];
+    let command = command.map(str::to_owned).to_vec();
+    let report = Report { command, phases, ..made_up() };
+    let page = page(&[("fill".to_owned(), report)]);
+    let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
+    let wanted = "| micro fill | [fill](comparison/fill.json) | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better \
+                  | 2.00 | 6.00 | -, - | -, - \
+                  | - | - | 0.50 | - | `micro fill --rounds 3` |";
+    assert_eq!(line, wanted);
+}
+
+#[test]
+fn readme_has_the_figures_and_the_rows_that_fall_short() {
+    let report = |name: &str| {
+        let of_figure = |figure: &Figure| {
+            let of_round = |round| {
+                [("drumlin", 0.5), ("rocksdb", 2.0), ("rocksdb-tuned", 1.0)].map(|(engine, seconds)| {
+                    PhaseReport { name: figure.phase.to_owned(), ..phase(engine, round, seconds, 0.0) }
+                })
+            };
+            [1, 2, 3].map(of_round).concat()
+        };
+        let figures: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.report == name).collect();
+        let command = vec!["drumlin-compare".to_owned(), figures[0].argument.to_owned()];
+        let phases = figures.into_iter().flat_map(of_figure).collect();
+        (name.to_owned(), Report { command, phases, ..made_up() })
+    };
+    let mut reports: Vec<_> =
+        ["large", "overwrite", "beside-writer", "sync", "ycsb-large"].map(report).into();
+    let text = figures(&reports).expect("all figures");
+    assert_eq!(text.lines().count(), FIGURES.len() + 1, "{text}");
+    assert!(text.contains("- synced writes: 2.00 (2.00-2.00)\n") && text.contains(": none. Its"), "{text}");
+    let slow = |round| [phase("drumlin", round, 4.0, 0.0), phase("rocksdb", round, 1.0, 0.0)];
+    reports[0].1.phases.extend([1, 2, 3].map(slow).concat());
+    let text = figures(&reports).expect("all figures");
+    assert!(text.contains("`micro fill` of `large` (0.25)"), "{text}");
+    let readme = "a\n<!-- figures -->\nold\n<!-- end of figures -->\nb";
+    let new = with_figures(readme, "new\n").expect("a place");
+    assert_eq!(new, "a\n<!-- figures -->\nnew\n<!-- end of figures -->\nb");
+    assert_eq!(with_figures("no place", ""), None);
+    reports[1].1.command.pop();
+    assert!(figures(&reports).is_err_and(|what| what.contains("overwrite") && what.contains("4000000")));
+    reports.remove(1);
+    assert!(figures(&reports).is_err_and(|what| what.contains("no report overwrite")));
+}
+
+#[test]
+fn the_verdict_holds_against_every_rocksdb_and_beyond_the_noise() {
+    // Seconds of drumlin, its control, rocksdb and rocksdb-tuned in each round; NaN in a round that is not usable.
+    let verdict = |rounds: [[f64; 4]; 3]| {
+        let names = ["drumlin", "drumlin#2", "rocksdb", "rocksdb-tuned"];
+        let of_round = |(round, seconds): (usize, [f64; 4])| {
+            names.into_iter().zip(seconds).map(move |(name, s)| PhaseReport {
+                usable: !s.is_nan(),
+                ..phase(name, round as u64 + 1, s, 0.0)
+            })
+        };
+        let phases = rounds.into_iter().enumerate().flat_map(of_round).collect();
+        let (which, _, verdict) = best(&Report { phases, ..made_up() }, "micro fill").expect("a ratio");
+        (which, verdict)
+    };
+    let quiet = [1.0, 1.0, 1.2, 1.3];
+    assert_eq!(verdict([quiet; 3]), ("rocksdb".to_owned(), Verdict::Better));
+    let one_round_worse = [1.0, 1.0, 1.2, 0.9];
+    assert_eq!(verdict([quiet, quiet, one_round_worse]), ("rocksdb".to_owned(), Verdict::NoDifference));
+    let never_usable = [1.0, 1.0, 1.2, f64::NAN];
+    assert_eq!(verdict([never_usable; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
+    let no_control = [1.0, f64::NAN, 1.2, 1.3];
+    assert_eq!(verdict([no_control; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
+    let control_differs = [1.0, 1.25, 1.2, 1.3];
+    assert_eq!(verdict([quiet, quiet, control_differs]), ("rocksdb".to_owned(), Verdict::NoDifference));
+}
+
+#[test]
+fn phases_too_short_for_the_noise_check_have_no_verdict() {
+    let of = |seconds: f64, ops: u64| {
+        let of_round = |round| {
+            [("drumlin", seconds), ("rocksdb", 0.3)]
+                .map(|(engine, seconds)| PhaseReport { ops, ..phase(engine, round, seconds, 0.0) })
+        };
+        let report = Report { phases: [1, 2, 3].map(of_round).concat(), ..made_up() };
+        let page = page(&[("fill".to_owned(), report)]);
+        page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line").to_owned()
+    };
+    assert!(of(0.09, MANY).contains("| too short |") && of(0.11, MANY).contains("| better |"));
+    assert!(of(0.09, MANY - 1).contains("| better |"), "each of few operations is long");
+}
+
+/// Compares the page in `docs/results` with its reports. With `DRUMLIN_BLESS=1` it rewrites the page.
+#[test]
+fn the_published_page_is_up_to_date() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
+    let Ok(entries) = std::fs::read_dir(format!("{folder}/comparison")) else {
+        let page = format!("{folder}/comparison.md");
+        assert!(!std::path::Path::new(&page).exists(), "the page has no reports");
+        return;
+    };
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    // Interrupted runs leave files with the suffix `.part`.
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect();
+    paths.sort();
+    let reports: Vec<Report> = paths.iter().map(|path| read_report(path).expect("a report")).collect();
+    for (path, report) in paths.iter().zip(&reports) {
+        let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
+        assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
+        assert_eq!(report.build.dirty, Some(false), "{}: sources that are in no commit", path.display());
+        assert!(report.build.commit.is_some(), "{}: a build of an unknown commit", path.display());
+        assert_eq!(report.build.profile, "release", "{}: a build without optimization", path.display());
+        let unfinished = report.warnings.iter().any(|warning| warning.starts_with("unfinished"));
+        assert!(!unfinished, "{}: the run did not end", path.display());
+        assert_ne!(report.machine.filesystem.as_deref(), Some("tmpfs"), "{}", path.display());
+        // The page states these settings.
+        let set = |name: &str| report.config[OURS][name].as_str();
+        let flags = report.command.join(" ");
+        assert!(!flags.contains("--ignore-noise"), "{}: noise was not checked", path.display());
+        let memory = if flags.contains("readuncached") { "16MiB" } else { "3GiB" };
+        let compression = if flags.contains("--compression lz4") { "lz4" } else { "none" };
+        let found =
+            ["memory_budget", "compression", "memtable_bytes", "filter_bits", "compaction_slots"].map(set);
+        assert_eq!(found, [memory, compression, "64MiB", "10", "1"], "{}", path.display());
+        let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
+        assert!(is_brief, "{}: make the report with --brief", path.display());
+    }
+    let stems = paths.iter().map(|path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+    let named: Vec<_> = stems.map(|stem| stem.expect("a name")).zip(reports).collect();
+    let text = page(&named);
+    let to_readme = format!("{folder}/../../README.md");
+    let found = std::fs::read_to_string(&to_readme).expect("README");
+    let figures = figures(&named).expect("reports for the figures of README");
+    let readme = with_figures(&found, &figures).expect("README has a place for figures");
+    for (path, text) in [(format!("{folder}/comparison.md"), text), (to_readme, readme)] {
+        if std::env::var_os("DRUMLIN_BLESS").is_some() {
+            std::fs::write(&path, text).expect("a page");
+        } else {
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(found, text, "{path}: run `cargo xtask bless -p drumlin-bench`");
+        }
+    }
+}
