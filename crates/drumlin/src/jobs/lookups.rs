@@ -11,13 +11,14 @@ use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
 use crate::store::Store;
 use crate::version::{FileMeta, Tree};
-use drumlin_env::sync::Arc;
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
 use drumlin_policy::filter::density::Buckets;
 use drumlin_policy::filter::skip::skipped_until;
 use drumlin_types::Key;
 use drumlin_types::contract::LookupStats;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Lookups per live file after which counts have decayed to half.
 const HALF_LIFE_PER_FILE: u64 = 256;
@@ -29,6 +30,8 @@ const EPOCHS: u64 = 16;
 const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 /// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
 const BUCKETS: usize = 256;
+/// Keys that are looked at for each bucket.
+const SAMPLES_PER_BUCKET: usize = 4;
 /// Bytes of a key between two buckets beyond what it shares with the one before.
 const SPLIT_BYTES: usize = 16;
 /// Bytes of all keys between buckets. With longer keys there are fewer buckets.
@@ -84,7 +87,7 @@ impl Store {
         if keys.abs_diff(then) as f64 <= RENEWED_AT * then as f64 {
             return false;
         }
-        let splits = splits(&largest_run(tree), |file, share| {
+        let splits = splits(tree, |file, share| {
             let key = file.table.open(&self.files.tables).and_then(|table| {
                 // The reference may be to a part of the table.
                 let before = if file.is_narrowed() { table.rank_by_index(&file.bounds.start)? } else { 0 };
@@ -132,36 +135,56 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
     file.skip_filter(until);
 }
 
-/// Returns the files of the run with the most keys.
-fn largest_run(tree: &Tree) -> Vec<Arc<FileMeta>> {
-    let runs = tree.levels.iter().flat_map(|level| &level.runs);
-    let keys = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.counts.keys).sum::<u64>();
-    runs.max_by_key(|run| keys(&run.files)).map_or_else(Vec::new, |run| run.files.clone())
-}
-
-/// Returns the keys that divide `files`, the files of a run, into buckets of equally many keys. `key_near` returns a
-/// key near a share of the entries of a file.
-fn splits(files: &[Arc<FileMeta>], key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
-    let whole = files.iter().map(|file| file.counts.keys).sum::<u64>() as f64;
-    let (mut splits, mut before, mut next) = (Vec::new(), 0.0, 1);
+/// Returns the keys that divide the keys of `tree` into buckets of about equally many keys. `key_near` returns a key
+/// near a share of the entries of a file.
+///
+/// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
+/// runs. A bucket is wrong by at most one sample per run.
+fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
+    let key_of = |(file, share)| key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
+    // Runs are merged by their next samples, so that few keys are in memory.
+    let mut runs: Vec<_> = samples(tree).into_iter().map(|run| run.into_iter().map(key_of)).collect();
+    let next = |(run, samples): (usize, &mut _)| Iterator::next(samples).map(|key| Reverse((key, run)));
+    let mut heads: BinaryHeap<_> = runs.iter_mut().enumerate().filter_map(next).collect();
     // The whole key of the last split, not what is kept of it: shortened keys have less in common.
-    let mut last = files.first().map_or_else(Vec::new, |file| file.bounds.start.to_vec());
-    for file in files {
-        let keys = file.counts.keys as f64;
-        while next < BUCKETS && whole * next as f64 / BUCKETS as f64 <= before + keys && keys > 0.0 {
-            let share = (whole * next as f64 / BUCKETS as f64 - before) / keys;
-            let key = key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
+    let mut last =
+        tree.files().map(|(_, _, file)| &file.bounds.start).min().map_or_else(Vec::new, |key| key.to_vec());
+    let (mut splits, mut seen) = (Vec::with_capacity(BUCKETS), 0);
+    while let Some(Reverse((key, run))) = heads.pop() {
+        heads.extend(next((run, &mut runs[run])));
+        seen += 1;
+        if seen % SAMPLES_PER_BUCKET == 0 && seen < BUCKETS * SAMPLES_PER_BUCKET {
             let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
             splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
             last = key;
-            next += 1;
         }
-        before += keys;
     }
     let bytes: usize = splits.iter().map(|split| split.len()).sum();
     // Every `joined` buckets become one, so that all but the last stay equally large.
     let joined = bytes.div_ceil(MOST_SPLIT_BYTES).max(1);
     splits.into_iter().skip(joined - 1).step_by(joined).collect()
+}
+
+/// Returns places in each run of `tree`, in key order: files with shares of their entries. Between two places of a run
+/// are equally many keys, and there are [`SAMPLES_PER_BUCKET`] places for each bucket in all.
+fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, f64)>> {
+    let step = tree.filters().keys / (BUCKETS * SAMPLES_PER_BUCKET) as f64;
+    // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
+    let (mut before, mut taken) = (0.0, 0.0);
+    let mut runs = Vec::new();
+    for run in tree.levels.iter().flat_map(|level| &level.runs) {
+        let mut samples = Vec::new();
+        for file in &run.files {
+            let keys = file.counts.keys as f64;
+            while keys > 0.0 && (taken + 1.0) * step <= before + keys {
+                taken += 1.0;
+                samples.push((&**file, (taken * step - before) / keys));
+            }
+            before += keys;
+        }
+        runs.push(samples);
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -240,6 +263,27 @@ mod tests {
             drop(keys);
             db.close().expect("close");
         }
+    }
+
+    /// The largest run has a hole, as while a compaction writes it, and another run has the keys there. Without them one
+    /// bucket would have them all.
+    #[test]
+    fn buckets_are_equally_large_though_the_largest_run_has_a_hole() {
+        let db = Db::builder("/s").env(MemEnv::new(6).env()).open().expect("open");
+        let options = [("filter_mode", "mnemosyne+"), ("compaction", "tiering:8"), ("file_bytes", "16KiB")];
+        let keys = db.keyspace_with("k", &options).expect("a keyspace");
+        let put = |n: u32| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put");
+        (0..40_000).filter(|n| !(20_000..30_000).contains(n)).for_each(put);
+        db.flush().expect("flush");
+        (20_000..30_000).for_each(put);
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        assert_eq!(keys.state.view().tree.runs(), 2);
+        while keys.store.renew_buckets() {}
+        let buckets = keys.state.density.density().buckets;
+        let mut sizes = vec![0; buckets.count()];
+        (0..40_000_u32).for_each(|n| sizes[buckets.of(&n.to_be_bytes())] += 1);
+        assert!(sizes.len() > 200 && sizes.iter().all(|size| *size < 400), "{sizes:?}");
     }
 
     /// With long keys there are fewer buckets, which are equally large.
