@@ -9,7 +9,7 @@ use drumlin_bench::engine::{
     Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Seeker, Visit,
 };
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, WithoutTls};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, WithTls};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -27,7 +27,7 @@ const LEAST_MEMORY: u64 = 64 << 20;
 type Map = Database<Bytes, Bytes>;
 
 struct Open {
-    env: Env<WithoutTls>,
+    env: Env<WithTls>,
     map: Map,
     options: BTreeMap<String, String>,
 }
@@ -49,7 +49,7 @@ impl EngineKind for Lmdb {
 
     fn open(&self, dir: &Path, _config: &EngineConfig) -> Result<Box<dyn Engine>> {
         std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
-        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_readers(READERS);
         // SAFETY: with `MDB_NOSYNC`, power loss may damage the file. A run never opens a file from before a power loss.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
@@ -107,7 +107,7 @@ fn give<'a>(
 /// A read transaction, which sees the state of its begin.
 struct Kept<'a> {
     map: Map,
-    transaction: RoTxn<'a, WithoutTls>,
+    transaction: RoTxn<'a, WithTls>,
 }
 
 impl Seeker for Kept<'_> {

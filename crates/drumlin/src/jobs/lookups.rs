@@ -265,8 +265,8 @@ mod tests {
         }
     }
 
-    /// The largest run has a hole, as while a compaction writes it, and another run has the keys there. Without them one
-    /// bucket would have them all.
+    /// The largest run has a hole, as while a compaction writes it. Another run has the keys there. Made from the
+    /// largest run alone, one bucket would have all of them.
     #[test]
     fn buckets_are_equally_large_though_the_largest_run_has_a_hole() {
         let db = Db::builder("/s").env(MemEnv::new(6).env()).open().expect("open");
