@@ -133,19 +133,21 @@ Generated from the reports in `comparison/`; do not edit.
 - `report` links the report of the row: all rounds, settings and versions.
 - `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most). Above 1,
   Drumlin is faster. Each RocksDB configuration of the command has a median ratio; `vs RocksDB` is the lowest, `which`
-  names its configuration, and `RocksDB us/op` is that of this configuration.
+  names its configuration, and `RocksDB us/op` is that of this configuration. A ratio takes the rounds in which both
+  engines are usable, and `us/op` all usable rounds of its engine: with few usable rounds the two can disagree.
 - `better`: against every RocksDB configuration the median is above 1.05 and every round above 1. `worse`: against one
-  of them, the median is below 0.95 and every round below 1. With fewer than three usable rounds there is no verdict,
-  nor if a thousand operations or more took less than a tenth of a second. If the command has `--aa`, Drumlin ran
-  twice in each round, the second time as `drumlin#2`, and the threshold is the larger of 5 % and the largest
-  difference of the two.
+  of them, the median is below 0.95 and every round below 1. There is no verdict with fewer than three usable rounds,
+  and none for a phase of a thousand operations or more that took less than a tenth of a second. If the command has
+  `--aa`, Drumlin ran twice in each round, the second time as `drumlin#2`, and the threshold is the larger of 5 % and
+  the largest difference of the two.
 - The verdict is about throughput alone. `p99.9`, in microseconds a call, and `peak MiB`, resident memory, stand beside
   it, Drumlin's first. Drumlin has the higher peak in most rows: its peaks include the mapped log and free memtables
   that it keeps for reuse. If an operation takes less than 2 us on average, one call in 16 is timed. A call of
   `fillbatch` is a batch of 100 entries, and one of `multiget` asks for 32 keys.
 - `CPU us/op` is CPU time of the process without the drawing of keys; background threads and settling are included.
-  `write amp` is bytes of tables written over key and value bytes written, without the log. A phase with few writes
-  shows a large one if any compaction falls into it.
+  `write amp` is the bytes that flushes and compactions write to tables and value files over key and value bytes
+  written, without the log. It is below 1 where memtables absorb overwrites. A phase with few writes shows a large
+  one if any compaction falls into it.
 - The data fits into the memory, but for the four phases with 16 MiB. `ops` is the number of operations, and `--num`
   that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct. `overwrite` puts
   twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes, values of 100
@@ -335,11 +337,12 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
             }
         }
     }
-    let (mut behind, mut unsure, mut unknown) = (Vec::new(), Vec::new(), 0);
+    let (mut behind, mut unsure, mut unknown, mut all) = (Vec::new(), Vec::new(), 0, 0);
     for (name, report) in reports {
         for phase in names(&report.phases, |phase| &phase.name) {
             let Some((_, spread, verdict)) = best(report, &phase) else { continue };
             let verdict = if is_short(report, &phase) { Verdict::TooFewRounds } else { verdict };
+            all += 1;
             unknown += u32::from(verdict == Verdict::TooFewRounds);
             let list = if verdict == Verdict::Worse { &mut behind } else { &mut unsure };
             if verdict == Verdict::Worse || spread.median < BEHIND {
@@ -350,10 +353,19 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
     let list = |rows: Vec<String>| if rows.is_empty() { "none".to_owned() } else { rows.join(", ") };
     let _ = writeln!(
         out,
-        "- RocksDB is ahead in three rounds and by more than the noise: {}. Its median is ahead by 5 % or more, \
-         without that: {}. Rows with too few quiet rounds, or too short, for a verdict: {unknown}",
-        list(behind),
+        "- rows (phase, report, median) in which RocksDB is faster in every round and by more than the noise: {}",
+        list(behind)
+    );
+    let _ = writeln!(
+        out,
+        "- rows in which RocksDB's median is at least 5 % ahead, but the rounds disagree, the difference is within the \
+         noise, or there are fewer than three usable rounds: {}",
         list(unsure)
+    );
+    let _ = writeln!(
+        out,
+        "- {unknown} of {all} rows have no verdict: they have fewer than three usable rounds, or a phase below a tenth \
+         of a second"
     );
     Ok(out)
 }

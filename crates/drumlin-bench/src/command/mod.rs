@@ -26,7 +26,7 @@ use args::{
 };
 use drumlin::FilterMode;
 use measured::{data_dir, engines, measured};
-use published::{check_targets, note, print, publish, unfinished, write_json};
+use published::{claim_targets, note, print, publish, unfinished, write_json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +138,7 @@ fn show_paced(
     setup: paced::Setup,
     program: &Program,
 ) -> crate::engine::Result<()> {
-    check_targets(common)?;
+    let _targets = claim_targets(common)?;
     let started_utc = now_utc();
     let setup = paced::Setup { depths: args.depths, ..setup };
     let mut courses = Vec::new();
@@ -167,7 +167,7 @@ fn origin(started_utc: String, program: &Program) -> Origin {
 
 /// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
 fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crate::engine::Result<()> {
-    check_targets(common)?;
+    let _targets = claim_targets(common)?;
     let contenders = oracle::contenders(&args.adaptive);
     let mut courses = Vec::new();
     for (at, contender) in contenders.iter().enumerate() {
@@ -231,7 +231,7 @@ fn show_allotment(
     common: &Common,
     program: &Program,
 ) -> crate::engine::Result<()> {
-    check_targets(common)?;
+    let _targets = claim_targets(common)?;
     let started_utc = now_utc();
     let shown = spinner(&format!("bench allotment: {} courses", setups.len()), common.quiet);
     let courses = allotment::run_all(setups)?;

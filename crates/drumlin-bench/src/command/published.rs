@@ -84,18 +84,42 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns an error if a requested file cannot be written, before a long run ends with that.
-pub(crate) fn check_targets(common: &Common) -> Result<()> {
-    let all = common.json.iter().chain(&common.html).chain(&common.tsv);
-    for path in all.filter(|path| !is_special(path)) {
+/// The files that a run is going to write, claimed until this is dropped.
+#[derive(Default, Debug)]
+pub(crate) struct Targets(Vec<(fs::File, PathBuf)>);
+
+impl Targets {
+    /// Claims `path` by a lock on a file beside it.
+    fn claim(&mut self, path: &Path) -> Result<()> {
+        let failed = |e: io::Error| format!("{}: {e}", path.display());
         if path.is_dir() {
             return Err(format!("{}: it is a directory", path.display()));
         }
+        let lock = with_suffix(path, ".lock");
+        let file = fs::File::create(&lock).map_err(failed)?;
+        if matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) {
+            return Err(format!("{}: another run is going to write it", path.display()));
+        }
+        self.0.push((file, lock));
         let probe = with_suffix(path, ".new");
-        fs::write(&probe, "").map_err(|e| format!("{}: {e}", path.display()))?;
-        let _ = fs::remove_file(&probe);
+        fs::write(&probe, "").map_err(failed)?;
+        fs::remove_file(&probe).map_err(failed)
     }
-    Ok(())
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(_, path)| _ = fs::remove_file(path));
+    }
+}
+
+/// Claims the requested files for this run. Returns an error if one cannot be written, before a long run ends with
+/// that, or if another run has claimed it.
+pub(crate) fn claim_targets(common: &Common) -> Result<Targets> {
+    let mut targets = Targets::default();
+    let all = common.json.iter().chain(&common.html).chain(&common.tsv);
+    all.filter(|path| !is_special(path)).try_for_each(|path| targets.claim(path))?;
+    Ok(targets)
 }
 
 /// Reads a report. Rejects reports of another format.
@@ -137,6 +161,21 @@ mod tests {
         write_json(&link, &"through a link").expect("a file");
         assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
         assert_eq!(fs::read_to_string(&path).expect("the file"), "\"through a link\"\n");
+    }
+
+    /// Of two runs that would write one file, the second is refused while the first is under way.
+    #[test]
+    fn a_file_belongs_to_one_run() {
+        let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
+        let path = dir.path().join("report.json");
+        let mut first = Targets::default();
+        first.claim(&path).expect("a free file");
+        let refused = Targets::default().claim(&path).expect_err("it is claimed");
+        assert!(refused.contains("report.json: another run"), "{refused}");
+        drop(first);
+        Targets::default().claim(&path).expect("it is free again");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "no lock is left behind");
+        assert!(Targets::default().claim(dir.path()).expect_err("no file").contains("directory"));
     }
 
     #[test]
