@@ -123,7 +123,7 @@ fn unknown_changes_are_refused_when_critical_and_kept_otherwise() {
     let edit = Edit { changes: vec![change(false)] };
     assert_eq!(Edit::decode(&edit.encode().expect("valid")), Ok(edit));
     let critical = Edit { changes: vec![change(true)] }.encode().expect("valid");
-    let newer = DecodeError::NewerFormat { what: "change of the manifest", found: 99, known: 23 };
+    let newer = DecodeError::NewerFormat { what: "change of the manifest", found: 99, known: 24 };
     assert_eq!(Edit::decode(&critical), Err(newer));
     let known = Change::Extension { tag: 3, critical: true, bytes: vec![] };
     assert!(Edit { changes: vec![known] }.encode().is_err());

@@ -159,6 +159,36 @@ fn foreign_trees_are_cleared_once() {
     }
 }
 
+/// The first cycle above a foreign tree is as long as one above a last level with all of it: writers need not wait for
+/// the clear of the whole tree after a few flushes.
+#[test]
+fn the_first_cycle_above_a_large_foreign_tree_is_long() {
+    let mut world = world();
+    let mut other = by_name("tiering:4").unwrap();
+    (0..1500).for_each(|_| flush(&mut world, &mut *other));
+    let mut policy = by_name("horizontal-leveling:2").unwrap();
+    world.flush(&mut *policy, 0, 1 << 20);
+    world.decide(&mut *policy, 0);
+    // The space target is 1.15.
+    let units = |text: &str| -> Option<u64> { text.split(" of ").nth(1)?.split(',').next()?.parse().ok() };
+    let text = policy.explain();
+    assert!(units(&text).is_some_and(|units| (200..250).contains(&units)), "{text}");
+}
+
+/// One damaged run among short flushes: newer ones are merged without it.
+#[test]
+fn a_damaged_short_flush_does_not_stop_the_merges_of_later_ones() {
+    let (mut world, mut policy) = after_one_cycle();
+    world.limits.memtable_bytes = UNIT / 64;
+    flush(&mut world, &mut *policy);
+    damage(&mut *policy, &mut world, 0);
+    for flushes in 0..64 {
+        flush(&mut world, &mut *policy);
+        let runs = horizontal_runs(world.tree());
+        assert!(runs <= 12, "{runs} runs after {flushes} flushes");
+    }
+}
+
 /// When writes stop and reads go on, at most three steps bring the tree to its last levels: they cost no more than what
 /// readers have spent on the runs before.
 #[test]

@@ -23,7 +23,7 @@
 //!
 //! - [`Db`] is an open store in a directory. [`Keyspace`] is an ordered map in it, like a column family.
 //! - [`Batch`] writes to several keyspaces atomically. [`Snapshot`] and [`Iter`] read one state of the store.
-//! - [`Durability`] sets what a write survives: by default the end of the process, with `Sync` also power loss.
+//! - [`Durability`] sets what a write survives: by default a crash of the process, with `Sync` also power loss.
 //! - [`MergeOperator`] combines operands with a value without reading it first.
 //! - [`Options`] and [`KeyspaceOptions`] list the options with their defaults and bounds.
 //! - [`Metrics`] and [`KeyspaceMetrics`] count the work. [`Event`] reports background errors and other events to an
@@ -36,7 +36,7 @@
 //!
 //! - **Status.** Version 0.1: the file format may change without an upgrade path. Do not keep the only copy of your
 //!   data in a store. Drumlin needs Rust 1.95 and a C compiler.
-//! - **Durability.** A write survives the end of the process, but by default not power loss. Write with
+//! - **Durability.** A write survives a crash of the process, but by default not power loss. Write with
 //!   [`Durability::Sync`], or call [`Db::sync`], for that.
 //! - **Limits.** A key has 0 bytes to 1 MiB, and keys are ordered bytewise. A value has less than 4 GiB. A value or
 //!   batch takes at most a quarter of the option `memory_budget`: 128 MiB by default.
@@ -54,8 +54,8 @@
 //!   MiB, or 3/256 of `memory_budget` if that is more; an empty store takes one. The log usually stays below three
 //!   quarters of `memory_budget`, or four segments if that is more. A compaction needs space for its output before its
 //!   input is removed. The option `disk_budget` bounds tables, value files and log together.
-//! - **Files.** A store keeps at most 4096 tables open, and at most half as many as the process may have files open
-//!   (`ulimit -n`). It keeps at most 256 value files open, and at most an eighth as many as that.
+//! - **Files.** A store keeps at most 4096 tables open, and at most half of the files that the process may have open
+//!   (`ulimit -n`). It keeps at most 256 value files open, and at most an eighth of that limit.
 //! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes
 //!   work again once there is space.
 //! - **File systems.** Drumlin is developed and tested on Linux. On ext4, XFS and tmpfs it writes the log through a
@@ -78,9 +78,9 @@
 //! | raw iterator, `Seek` | [`RangeCursor`], [`seek`](RangeCursor::seek) |
 //! | `SeekForPrev` | [`seek_before`](RangeCursor::seek_before), which is strictly before |
 //! | `write_buffer_size`, block cache | options `memtable_bytes` and `memory_budget`, which covers both |
-//! | `max_background_jobs` | option `compaction_slots`, found by measuring if it is 0 |
+//! | `max_background_jobs`, `max_subcompactions` | option `compaction_slots`, a limit on running subcompactions |
 //! | compaction style | option `compaction`: `arce`, `1-leveling` (level), `universal` and others |
-//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs` |
+//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs`: 3/4 of it; `max_runs` + 8 |
 //! | `use_direct_reads` | option `table_reads` |
 //! | `CompactRange`, `Checkpoint`, `RepairDB` | [`Keyspace::compact`], [`Db::checkpoint`], [`repair`] |
 //! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |
@@ -90,6 +90,19 @@
 //! | `blob_garbage_collection_force_threshold` | option `value_space_target`: compactions start for it |
 //! | `blob_cache` | the block cache, for values of up to 64 KiB that lookups read; metric `value_cache_hits` |
 //! | TransactionDB, SST ingestion, backup engine | not supported yet |
+//!
+//! # Compaction policies
+//!
+//! | option `compaction` | shape of the tree |
+//! |---|---|
+//! | `arce` | none; the default |
+//! | `1-leveling` | RocksDB's leveled compaction; `1-leveling:dynamic` is `level_compaction_dynamic_level_bytes` |
+//! | `universal` | RocksDB's universal compaction |
+//! | `leveling:T`, `tiering:T` | one run in each level, T times larger than the one above; up to T runs in each level |
+//! | `lazy-leveling:T` | up to T runs in each level, one run in the last |
+//! | `fluid:r/K` | size ratio r and at most K runs for each level (Moose) |
+//! | `ucs:w`, `adaptive-ucs` | Cassandra's unified compaction: leveled for w below 0, tiered otherwise; w by the load |
+//! | `vertiorizon`, `horizontal-..` | growth by schedules (Vertiorizon) |
 //!
 //! # Features
 //!

@@ -215,6 +215,23 @@ fn modes_change_live_and_by_reopening_and_no_answer_changes() {
     assert_eq!(refused.to_string(), format!("filter_mode = even: must be {modes}"));
 }
 
+/// The first tables of a keyspace get filters beside those of a larger keyspace with the same budget.
+#[test]
+fn the_first_flush_of_a_further_keyspace_has_filters() {
+    let mem = MemEnv::new(12);
+    let (db, large) = open(&mem, "mnemosyne+", "auto");
+    (0..KEYS).for_each(|number| _ = large.put(key(number), [1; 60]).expect("put"));
+    db.flush().expect("flush");
+    db.wait_idle().expect("idle");
+    let (_, of_large) = keys_and_bits(&db, &large);
+    let small = db.keyspace("small").expect("a keyspace");
+    (0..1000).for_each(|number| _ = small.put(key(number), [2; 60]).expect("put"));
+    db.flush().expect("flush");
+    let (keys, bits) = keys_and_bits(&db, &small);
+    let average = of_large / f64::from(KEYS);
+    assert!(keys == 1000.0 && bits / keys > 0.7 * average, "{} bits per key, others {average}", bits / keys);
+}
+
 #[test]
 fn decisions_say_what_set_the_bits() {
     let mem = MemEnv::new(11);

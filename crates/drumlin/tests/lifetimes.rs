@@ -2,7 +2,7 @@
 //! the write history of their key, and no reader can tell.
 
 use drumlin::{Db, Keyspace, Metrics};
-use drumlin_env::{FileKind, MemEnv, Random};
+use drumlin_env::{FileKind, ImageMode, MemEnv, Random};
 use std::collections::BTreeMap;
 
 const KEYS: u32 = 4000;
@@ -139,9 +139,9 @@ fn a_dropped_keyspace_is_forgotten() {
 }
 
 /// Queue items live for a fixed number of writes whatever their key; their size tells them from other values. The model
-/// sees it, and its training is explained.
+/// sees it, and its training is explained. A power loss loses the counts since the training, a close loses nothing.
 #[test]
-fn a_model_is_trained_and_explained() {
+fn a_model_is_trained_explained_and_kept() {
     let mem = MemEnv::new(6);
     let db = open(&mem);
     let keys = keyspace(&db, "lifetimes", "1.5");
@@ -159,6 +159,42 @@ fn a_model_is_trained_and_explained() {
     let mut trained = decisions.iter().filter(|decision| decision.what.contains("model of value lifetimes"));
     assert!(trained.any(|decision| decision.reason.contains("placed by the model")), "{decisions:?}");
     assert_eq!(keys.iter().count() as u64, 1000 + 10_000);
+    let learned = |db: &Db| db.tree()[0].value_lifetimes.clone().expect("values were separated");
+    let without_errors = |learned: String| learned.split("; mean error").next().map(str::to_owned);
+    let before = learned(&db);
+    let lost = mem.snapshot().image(ImageMode::None, 6);
+    drop(keys);
+    db.close().expect("close");
+    assert_eq!(Some(learned(&open(&mem))), without_errors(before));
+    // Twice: the first open writes a new manifest.
+    for _ in 0..2 {
+        let db = open(&lost);
+        assert!(learned(&db).contains("placed by the model"), "{}", learned(&db));
+    }
+}
+
+/// What was learned until a keyspace was frozen survives a crash, as the policy's state does.
+#[test]
+fn a_frozen_keyspace_keeps_what_it_knew_over_a_crash() {
+    let mem = MemEnv::new(8);
+    let db = open(&mem);
+    let keys = keyspace(&db, "lifetimes", "1.5");
+    for key in 0..4000u32 {
+        keys.put((key % 700).to_be_bytes(), value(key, 0)).expect("a put");
+    }
+    db.flush().expect("flush");
+    let learned = db.tree()[0].value_lifetimes.clone();
+    keys.set_option("adaptation", "frozen").expect("a live option");
+    let crashed = mem.snapshot().image(ImageMode::None, 8);
+    let db = open(&crashed);
+    let after = db.tree()[0].value_lifetimes.clone();
+    assert!(after.is_some() && after == learned, "{after:?}, before the crash {learned:?}");
+    let keys = db.keyspace("k").expect("there");
+    for key in 0..1400u32 {
+        keys.put((key % 700).to_be_bytes(), value(key, 1)).expect("a put");
+    }
+    db.flush().expect("flush");
+    assert_eq!(db.tree()[0].value_lifetimes, after, "it learns nothing");
 }
 
 /// Each call of a flush that writes several value files fails once. After a reopen all values are there, and no value

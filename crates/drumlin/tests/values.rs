@@ -224,6 +224,43 @@ fn a_checkpoint_and_a_repair_have_all_values() {
     check(&repaired.keyspace("k").expect("the keyspace"), &truth);
 }
 
+/// A compaction has copied values. The first value file is gone, but not the table that points to it, and the manifest
+/// is lost: repair finds two pointers to a value and reads the one that leads to it.
+#[test]
+fn a_repair_reads_copies_of_values_whose_first_file_is_gone() {
+    let mem = MemEnv::new(22);
+    let db = open(&mem);
+    let keys = keyspace(&db, "512B");
+    keys.set_option("value_space_target", "1.1").expect("a live option");
+    let mut truth = Content::new();
+    fill(&keys, &mut truth, 0..40, 1);
+    db.flush().expect("flush");
+    let old = files(&mem, FileKind::Table).into_iter();
+    let old: Vec<_> = old.map(|path| (path.clone(), mem.peek(&path).expect("a table"))).collect();
+    for round in 2..5 {
+        (0..40).filter(|n| n % 5 != 0).for_each(|n| fill(&keys, &mut truth, n..n + 1, round));
+        db.flush().expect("flush");
+    }
+    db.compact().expect("compact");
+    db.wait_idle().expect("idle");
+    assert!(db.metrics().value_bytes_copied > 0, "no value was copied");
+    drop(keys);
+    db.close().expect("close");
+    let kept = files(&mem, FileKind::Table);
+    assert!(old.iter().all(|(path, _)| !kept.contains(path)));
+    old.iter().for_each(|(path, bytes)| mem.plant(path, FileKind::Table, bytes));
+    for path in mem.files().into_iter().filter(|path| path.starts_with(STORE)) {
+        if path.to_string_lossy().contains("MANIFEST") {
+            mem.env().fs().unlink(&path, FileKind::Manifest).expect("removed");
+        }
+    }
+    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
+    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
+    let keyspace = repaired.keyspaces().into_iter().next().expect("a keyspace");
+    assert_eq!(report.keyspaces[0].lost, 0, "{report:?}");
+    check(&repaired.keyspace(&keyspace).expect("the keyspace"), &truth);
+}
+
 /// A damaged value is an error that names file and offset, and other values stay readable. Repair loses that value
 /// only.
 #[test]

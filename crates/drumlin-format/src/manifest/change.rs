@@ -157,6 +157,14 @@ pub enum Change {
         /// The lives by level, each level at most once, in increasing order.
         lives: Vec<TableLife>,
     },
+    /// Updates what was learned about the lifetimes of the values of a keyspace. This is advisory and updated
+    /// occasionally.
+    ValueLifetimes {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// Its own encoding, which has a version.
+        blob: Vec<u8>,
+    },
     /// Adds a value file, or updates its state.
     ValueFile(ValueFileRecord),
     /// Updates the counts of dead data in a value file.

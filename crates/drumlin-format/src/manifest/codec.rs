@@ -24,6 +24,7 @@
 //!                                                  22 KeyspaceLookups (n) keyspace, lookups
 //!                                                  23 TableLives    (n)  keyspace, count of (level u8, tables,
 //!                                                                        rate: lookups), levels increasing
+//!                                                  24 ValueLifetimes (n) keyspace, blob
 //!
 //! file         table, key, end, level u8, run, file length, bytes, entries, keys, tombstones, range tombstones,
 //!              table entries, smallest seq, largest seq, filter bits rate, false-positive rate, checksum u64,
@@ -82,12 +83,13 @@ mod tag {
     pub(super) const RENAME_KEYSPACE: u16 = 21;
     pub(super) const KEYSPACE_LOOKUPS: u16 = 22;
     pub(super) const TABLE_LIVES: u16 = 23;
+    pub(super) const VALUE_LIFETIMES: u16 = 24;
     /// Largest tag that this version understands.
-    pub(super) const LAST: u16 = TABLE_LIVES;
+    pub(super) const LAST: u16 = VALUE_LIFETIMES;
 
     /// Returns whether a version that does not understand this change must refuse to open the store.
     pub(super) const fn is_critical(tag: u16) -> bool {
-        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS | KEYSPACE_LOOKUPS | TABLE_LIVES)
+        !matches!(tag, POLICY | LOOKUPS | VALUE_COUNTERS | KEYSPACE_LOOKUPS | TABLE_LIVES | VALUE_LIFETIMES)
     }
 }
 
@@ -171,6 +173,7 @@ fn tag_of(change: &Change) -> u16 {
         Change::Lookups { .. } => tag::LOOKUPS,
         Change::KeyspaceLookups { .. } => tag::KEYSPACE_LOOKUPS,
         Change::TableLives { .. } => tag::TABLE_LIVES,
+        Change::ValueLifetimes { .. } => tag::VALUE_LIFETIMES,
         Change::ValueFile(_) => tag::VALUE_FILE,
         Change::ValueCounters { .. } => tag::VALUE_COUNTERS,
         Change::NextRun(_) => tag::NEXT_RUN,
@@ -232,6 +235,7 @@ fn put_body(change: &Change, out: &mut Vec<u8>) -> Result<(), EncodeError> {
             put_keyspace(out, *keyspace);
             put_lives(out, lives)?;
         }
+        Change::ValueLifetimes { keyspace, blob } => put_keyspace_blob(out, *keyspace, blob)?,
         Change::ValueFile(record) => put_value_file(out, record)?,
         Change::ValueCounters { file, dead_bytes, dead_entries } => {
             [file.0, *dead_bytes, *dead_entries].iter().for_each(|number| put_varint(out, *number));
@@ -323,6 +327,9 @@ fn read_body(tag: u16, body: &mut Reader<'_>) -> Result<Change, Corruption> {
             Change::KeyspaceLookups { keyspace: keyspace(body)?, lookups: keyspace_lookups(body)? }
         }
         tag::TABLE_LIVES => Change::TableLives { keyspace: keyspace(body)?, lives: lives(body)? },
+        tag::VALUE_LIFETIMES => {
+            Change::ValueLifetimes { keyspace: keyspace(body)?, blob: body.slice_up_to(MAX_BLOB_LEN)?.into() }
+        }
         tag::VALUE_FILE => Change::ValueFile(value_file(body)?),
         tag::VALUE_COUNTERS => Change::ValueCounters {
             file: ValueFileId(body.varint_up_to(MAX_NUMBER)?),
@@ -595,8 +602,13 @@ fn name(body: &mut Reader<'_>) -> Result<String, Corruption> {
     Ok(name)
 }
 
+fn put_keyspace_blob(out: &mut Vec<u8>, keyspace: KeyspaceId, blob: &[u8]) -> Result<(), EncodeError> {
+    put_keyspace(out, keyspace);
+    put_blob(out, blob)
+}
+
 fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), EncodeError> {
-    refuse((bytes.len() > MAX_BLOB_LEN).then_some("option or policy state longer than 16 MiB"))?;
+    refuse((bytes.len() > MAX_BLOB_LEN).then_some("option or state longer than 16 MiB"))?;
     put_slice(out, bytes);
     Ok(())
 }

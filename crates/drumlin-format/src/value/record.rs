@@ -98,7 +98,7 @@ impl<'a> Record<'a> {
             return Err(at("the length of a value record differs from its pointer"));
         }
         let fields = covered.get(..fields_len).unwrap_or_default();
-        if version.checksum(fields, stored) != sum {
+        if version.checksum(fields, stored) != sum && !drumlin_types::bug!("value-record-unverified") {
             return Err(at("value record: checksum mismatch"));
         }
         let codec = Compression::from_u8(codec).ok_or(at("unknown compression"))?;

@@ -247,6 +247,7 @@ pub fn changes() -> Vec<Change> {
                 TableLife { level: 3, tables: 1, lookups: 0.0 },
             ],
         },
+        Change::ValueLifetimes { keyspace, blob: vec![1, 22, 64, 0] },
         Change::ValueFile(value_file_record(ValueFileState::Live)),
         Change::ValueFile(value_file_record(ValueFileState::Moved(None))),
         Change::ValueFile(value_file_record(ValueFileState::Moved(Some(map)))),

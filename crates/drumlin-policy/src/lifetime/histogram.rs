@@ -1,6 +1,7 @@
 //! A histogram of lifetimes in logarithmic buckets, four for each doubling. Old samples fade: all counts are halved
 //! when their sum reaches [`MOST_WEIGHT`].
 
+use super::bytes::take;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -57,6 +58,34 @@ impl Histogram {
             self.weights.iter_mut().for_each(|weight| *weight /= 2);
             self.sum = self.weights.iter().map(|weight| u64::from(*weight)).sum();
         }
+    }
+
+    /// Appends the histogram to `out`.
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        let used = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
+        out.extend((used.clone().count() as u16).to_le_bytes());
+        for (bucket, weight) in used {
+            out.push(bucket as u8);
+            out.extend(weight.to_le_bytes());
+        }
+    }
+
+    /// Takes a saved histogram off the front of `bytes`.
+    pub(super) fn restore(bytes: &mut &[u8]) -> Option<Histogram> {
+        let mut histogram = Histogram::default();
+        let mut least = 0;
+        for _ in 0..u16::from_le_bytes(take(bytes)?) {
+            let [bucket] = take(bytes)?;
+            let weight = u32::from_le_bytes(take(bytes)?);
+            let bucket = usize::from(bucket);
+            if bucket < least || weight == 0 {
+                return None;
+            }
+            least = bucket + 1;
+            histogram.weights[bucket] = weight;
+            histogram.sum += u64::from(weight);
+        }
+        (histogram.sum < MOST_WEIGHT).then_some(histogram)
     }
 
     /// Returns the weights by bucket.

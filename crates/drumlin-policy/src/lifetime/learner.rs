@@ -16,6 +16,7 @@
 //! their mean error |y - prediction| over recent labels; the better one places values. A switch takes an advantage of 5
 //! %, and 4,096 labels since the last one.
 
+use super::bytes::take;
 use super::trees::{Labelled, Row, Training, Trees};
 use crate::real::{exp, ln};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -249,6 +250,12 @@ impl Learner {
         }
     }
 
+    /// Forgets all samples. For writes of which nothing is told.
+    pub fn discard_all(&mut self) {
+        self.watched.clear();
+        self.deadlines.clear();
+    }
+
     /// Removes and returns the samples of the key with this hash that have `ended`.
     fn end(&mut self, hash: u64, ended: impl Fn(&Sample) -> bool) -> Vec<Sample> {
         let Some(samples) = self.watched.get_mut(&hash) else { return Vec::new() };
@@ -284,7 +291,7 @@ impl Learner {
         }
         self.rows.push_back(Labelled { row: sample.row, label: label as f32 });
         self.fresh += 1;
-        self.learned.labels += 1;
+        self.learned.labels = self.learned.labels.saturating_add(1);
         let [Some(rule), Some(model)] = sample.predicted else { return };
         let error = |predicted: f32| (predicted - label as f32).abs();
         let errors = [error(rule), error(model)];
@@ -325,10 +332,41 @@ impl Learner {
         })
     }
 
+    /// Appends what outlives a restart to `out`: see [`super::saved`].
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        for number in [self.threshold, self.learned.trainings, self.learned.labels] {
+            out.extend(number.to_le_bytes());
+        }
+        out.push(u8::from(self.learned.predictor == Predictor::Model));
+        out.push(u8::from(self.trees.is_some()));
+        self.trees.iter().for_each(|trees| trees.save(out));
+    }
+
+    /// Returns a learner that watches at most `most_watched` keys and has learned what was saved, all of `bytes`.
+    pub(super) fn restore(most_watched: usize, mut bytes: &[u8]) -> Option<Learner> {
+        let mut number = || Some(u64::from_le_bytes(take(&mut bytes)?));
+        let [threshold, trainings, labels] = [number()?, number()?, number()?];
+        let [by_model, has_trees] = take(&mut bytes)?;
+        let trees = match has_trees {
+            0 => None,
+            1 => Some(Trees::restore(&mut bytes)?),
+            _ => return None,
+        };
+        let predictor = match by_model {
+            0 => Predictor::Rule,
+            1 if trees.is_some() => Predictor::Model,
+            _ => return None,
+        };
+        // Without watched keys nothing would judge the model.
+        let (trees, predictor) = if most_watched == 0 { (None, Predictor::Rule) } else { (trees, predictor) };
+        let learned = Learned { trainings, labels, errors: [None; 2], predictor };
+        bytes.is_empty().then_some(Learner { threshold, trees, learned, ..Learner::new(most_watched) })
+    }
+
     /// Takes over newly trained trees.
     pub fn trained(&mut self, trees: Trees) {
         self.trees = Some(trees);
-        self.learned.trainings += 1;
+        self.learned.trainings = self.learned.trainings.saturating_add(1);
     }
 }
 

@@ -11,11 +11,13 @@
 //! - [`predict`]: the predicted lifetime, and the class.
 //! - [`learner`]: a model of lifetimes, its samples and labels, and whether it places values. The model consists of
 //!   regression trees ([`trees`]) over [`features`] of a value.
+//! - `saved`: what a keyspace has learned, as bytes.
 //! - [`dumpkv`]: DumpKV's own classes and times to live, for comparisons in simulations.
 //!
 //! After DumpKV (Zhuang, Zeng and Chen, PVLDB 18(4), 2024). DumpKV writes flushed values to one class, and has two for
 //! values that it copies.
 
+mod bytes;
 pub mod dumpkv;
 pub mod features;
 pub mod histogram;
@@ -23,6 +25,7 @@ pub mod history;
 pub mod learner;
 pub mod predict;
 pub mod recent;
+mod saved;
 pub mod trees;
 
 pub use histogram::Histogram;

@@ -70,6 +70,17 @@ impl Placer {
         Placer { completed, predicted, learner: Learner::new(most_watched) }
     }
 
+    /// Returns the histograms of completed lifetimes and of predictions.
+    pub(super) fn histograms(&self) -> (&Histogram, &Histogram) {
+        (&self.completed, &self.predicted)
+    }
+
+    /// Returns the placer that was saved, without the first bytes.
+    pub(super) fn restored_body(most_watched: usize, mut bytes: &[u8]) -> Option<Placer> {
+        let (completed, predicted) = (Histogram::restore(&mut bytes)?, Histogram::restore(&mut bytes)?);
+        Some(Placer { completed, predicted, learner: Learner::restore(most_watched, bytes)? })
+    }
+
     /// Notes that a value was overwritten or deleted `lifetime` after it was written.
     pub fn completed(&mut self, lifetime: Seq) {
         self.completed.add(lifetime as f64, 1);

@@ -12,6 +12,7 @@
 //! gamma 0). Sums are taken in row order, so the same rows give the same trees on every machine. [`Training`] grows one
 //! tree per step.
 
+use super::bytes::take;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -95,6 +96,48 @@ impl Trees {
             sum = at.iter().fold(sum, |sum, leaf| sum + f64::from(self.nodes[*leaf as usize].value));
         }
         sum
+    }
+
+    /// Appends the trees to `out`.
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        out.extend(self.base.to_le_bytes());
+        out.push(self.roots.len() as u8);
+        self.roots.iter().for_each(|root| out.extend((*root as u16).to_le_bytes()));
+        out.extend((self.nodes.len() as u16).to_le_bytes());
+        for node in &self.nodes {
+            out.extend([node.feature, node.bin]);
+            out.extend((node.left as u16).to_le_bytes());
+            out.extend(node.value.to_le_bytes());
+        }
+    }
+
+    /// Takes saved trees off the front of `bytes`. Refuses nodes from which a walk would not reach a leaf.
+    pub(super) fn restore(bytes: &mut &[u8]) -> Option<Trees> {
+        let base = f64::from_le_bytes(take(bytes)?);
+        let [roots] = take(bytes)?;
+        let roots: Option<Vec<u32>> =
+            (0..roots).map(|_| Some(u32::from(u16::from_le_bytes(take(bytes)?)))).collect();
+        let count = usize::from(u16::from_le_bytes(take(bytes)?));
+        if count > TREES * (2 * MOST_LEAVES - 1) {
+            return None;
+        }
+        let mut nodes = Vec::new();
+        for index in 0..count {
+            let [feature, bin] = take(bytes)?;
+            let left = u32::from(u16::from_le_bytes(take(bytes)?));
+            let node = Node { feature, bin, left, value: f32::from_le_bytes(take(bytes)?) };
+            let is_leaf = node.left as usize == index && bin == u8::MAX;
+            // Children come after their parent, so a walk ends.
+            let is_split = node.left as usize > index && (node.left as usize) + 1 < count;
+            if !(is_leaf || is_split) || usize::from(feature) >= FEATURES || !node.value.is_finite() {
+                return None;
+            }
+            nodes.push(node);
+        }
+        let roots = roots?;
+        let is_sound =
+            base.is_finite() && roots.len() <= TREES && roots.iter().all(|root| (*root as usize) < count);
+        is_sound.then_some(Trees { base, nodes, roots })
     }
 
     /// Returns the number of nodes of all trees.

@@ -376,7 +376,8 @@ fn gaps(projected: &TreeView, plan: &Plan, inputs: &[PieceFile], hull: &KeyRange
 /// would end up with nothing older below it.
 fn may_move(tree: &TreeView, file: &FileView, level: u8, out: u8) -> bool {
     let has_tombstones = file.tombstones > 0 || file.range_tombstones > 0;
-    let below = || tree.files().any(|(at, _, f)| at > out && f.bounds.overlaps(&file.bounds));
+    let deeper = || tree.levels.iter().skip(usize::from(out) + 1).flat_map(|level| &level.runs);
+    let below = || deeper().flat_map(|run| &run.files).any(|f| f.bounds.overlaps(&file.bounds));
     level < out && (!has_tombstones || below())
 }
 

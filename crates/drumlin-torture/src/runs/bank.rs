@@ -67,6 +67,11 @@ pub const BUGS: &[(&str, Hunt)] = &[
     ("own-ttl-ignored", Hunt::Model),
     ("rename-not-logged", Hunt::Model),
     ("rename-not-synced", Hunt::Model),
+    ("value-file-unlinked-before-edit", Hunt::Crash),
+    ("kept-pointer-not-counted", Hunt::Model),
+    ("checkpoint-without-a-value-file", Hunt::Model),
+    ("value-record-unverified", Hunt::Corrupt),
+    ("values-of-parts-forgotten", Hunt::Model),
 ];
 
 /// Run that searches for a bug.

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Such a drop does the same as a close, and ignores its errors. It syncs the log, so writes with
 /// `Durability::Buffered` survive power loss afterwards. It may block for these syncs, for the current step of each
-/// background thread, and up to 60 s for a stuck write. Both lose writes with `Durability::None` that were not flushed.
+/// background thread, and up to 60 s for a stuck write. Close and drop lose unflushed writes with `Durability::None`.
 ///
 /// # Threads
 /// A store that is open for writing has background threads: one for flushes, one that prepares log segments and
@@ -259,8 +259,8 @@ impl Builder {
     /// Opens the store, and creates it if it does not exist.
     ///
     /// Open reads the manifest, and replays the log records that are not yet in tables. If the store was not closed, it
-    /// also waits until they are flushed to tables. It checks that every table exists and has its length, but does not
-    /// read the data of tables. So the time grows with the length of the log (usually less than three quarters of
+    /// also flushes them to tables before it returns. It checks that every table exists and has its length, but does
+    /// not read the data of tables. So the time grows with the length of the log (usually less than three quarters of
     /// `memory_budget`) and with the number of tables, but not with their size.
     ///
     /// The log may end with an incomplete record. Such a record is the trace of an interrupted write; it is discarded.
@@ -283,7 +283,7 @@ impl Builder {
     ///   [`repair`](crate::repair).
     /// - `InvalidOption`: options contradict each other, or a merge operator has another name than the stored one.
     /// - `InvalidArgument`: the path is empty.
-    /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed. `Poisoned`: a sync failed while commits of the log were
+    /// - `Io`, `NoSpace`, `TooManyFiles`: a system call failed. `Poisoned`: a sync failed while the replayed log was
     ///   flushed; the next open tries again.
     pub fn open(self) -> Result<Db> {
         let Builder { env, path, create, read_only, unfinished, options, components, clock } = self;
@@ -608,8 +608,8 @@ impl Db {
         &self.store.files.dir
     }
 
-    /// Returns an error if the store accepts no writes: that of every write until the store is reopened. It does not
-    /// check whether the disk has space.
+    /// Returns the error that every write would return, if the store accepts no writes until it is reopened. It does
+    /// not check whether the disk has space.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -751,7 +751,7 @@ impl Db {
     /// users.put("ada", "1815")?;
     /// db.flush()?;
     /// db.wait_idle()?;
-    /// assert_eq!(db.metrics().tickets, 0, "no compaction is under way");
+    /// assert_eq!(db.metrics().compactions_unfinished, 0, "no compaction is under way");
     /// # Ok::<(), drumlin::Error>(())
     /// ```
     ///
@@ -992,8 +992,9 @@ impl Db {
     ///
     /// # Errors
     /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
-    /// - `NoSpace`, `Io`, `TooManyFiles`: the end of the log or the manifest could not be written. No acknowledged
-    ///   write is lost, but the next open treats the store as one that was not closed.
+    /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. No acknowledged write
+    ///   is lost, but the next open treats the store as one that was not closed. It does so, without an error here,
+    ///   if only the record of the close found no disk space.
     /// - `Busy`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
     ///   are dropped.
     pub fn close(self) -> Result<()> {

@@ -571,7 +571,7 @@ impl Keyspace {
     }
 
     /// Returns the number of keys. It reads all of them, without values: the time grows with the keyspace.
-    /// [`Keyspace::approximate_len`] is an estimate in constant time.
+    /// [`Keyspace::approximate_len`] is an estimate; it reads no keys, and its time grows with the number of files.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -22,7 +22,8 @@ pub enum Event {
         /// The first failure.
         error: Error,
     },
-    /// A part of the stored state was unusable and was replaced by defaults.
+    /// A part of the stored state was unusable and was replaced by defaults: the state of a policy, or what was learned
+    /// about the lifetimes of values.
     StateIgnored {
         /// The part of the state, and why it was unusable.
         what: String,

@@ -40,7 +40,7 @@ const GAUGES: [&str; 13] = [
     "runs",
     "snapshots",
     "iterators",
-    "tickets",
+    "compactions_unfinished",
 ];
 
 macro_rules! metrics {
@@ -233,7 +233,7 @@ metrics! {
     /// Gauge: live iterators and cursors.
     iterators,
     /// Gauge: scheduled compactions that have not finished.
-    tickets,
+    compactions_unfinished,
     /// Compactions that a policy planned and that were scheduled.
     plans_admitted,
     /// Compactions that a policy planned and that were refused, because they conflict with others or with a limit.
@@ -272,9 +272,9 @@ impl Counters {
         self.policy_longest_nanos.fetch_max(longest_nanos, Relaxed);
     }
 
-    /// Sets the number of unfinished tickets, and of plans so far.
-    pub(crate) fn planned(&self, tickets: u64, admitted: u64, refused: u64) {
-        self.tickets.store(tickets, Relaxed);
+    /// Sets the number of unfinished compactions, and of plans so far.
+    pub(crate) fn planned(&self, unfinished: u64, admitted: u64, refused: u64) {
+        self.compactions_unfinished.store(unfinished, Relaxed);
         self.plans_admitted.store(admitted, Relaxed);
         self.plans_refused.store(refused, Relaxed);
     }

@@ -32,7 +32,7 @@ use crate::compaction::view::tree_view;
 use crate::filter::MergedInputs;
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
-use crate::options::Adaptation;
+use crate::options::{Adaptation, ValuePolicy};
 use crate::store::memory;
 use crate::store::space::bytes_of;
 use crate::store::{Store, TreeStep};
@@ -111,11 +111,14 @@ impl FlushLane {
         }
         let mut result = job.merge.take().expect("just stepped").into_result();
         result.outputs.end_merge();
+        let options = job.keyspace.options.load();
         let flushed = FlushedValues {
             now: job.max_seq,
             bytes: bytes_of(&job.memtables),
             written: result.outputs.value_bytes().0,
-            is_frozen: job.keyspace.options.load().adaptation == Adaptation::Frozen,
+            predicts: options.least_separated() < u64::MAX
+                && options.value_policy != ValuePolicy::GarbageRatio,
+            is_frozen: options.adaptation == Adaptation::Frozen,
         };
         if self.store.lifetimes.flushed(job.keyspace.id, flushed) {
             self.store.background.wake();

@@ -4,12 +4,12 @@
 //! decays all counts to half within [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen epochs, so that they
 //! describe the recent past. The end of an epoch also decides for which files lookups skip the filter
 //! (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they are written at
-//! close and once in each half-life. A crash loses the counts since then.
+//! close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
 
 use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
-use crate::store::Store;
+use crate::store::{Store, saved_statistics};
 use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
@@ -28,6 +28,8 @@ const HALF_LIFE: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 26;
 const EPOCHS: u64 = 16;
 /// Factor by which an epoch multiplies a count: the sixteenth root of one half.
 const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
+/// Shortest time between two saves in microseconds: a save holds the control lock while the manifest is synced.
+const SAVE_PAUSE: u64 = 10_000_000;
 /// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
 const BUCKETS: usize = 256;
 /// Keys that are looked at for each bucket.
@@ -63,8 +65,11 @@ impl Store {
                 .for_each(|file| judge_filter(file, block_ns));
         }
         keyspaces.iter().for_each(|keyspace| keyspace.density.decay(EPOCH_FACTOR));
-        if self.lookup_epochs.count.fetch_add(1, Relaxed) % EPOCHS == EPOCHS - 1 && !self.health.is_poisoned()
-        {
+        let (epochs, now) = (self.lookup_epochs.count.fetch_add(1, Relaxed), self.files.now());
+        let saved = self.lookup_epochs.saved.load(Relaxed);
+        let is_due = epochs % EPOCHS == EPOCHS - 1 && (saved == 0 || now.saturating_sub(saved) >= SAVE_PAUSE);
+        if is_due && !self.health.is_poisoned() && !self.health.lacks_space() {
+            self.lookup_epochs.saved.store(now, Relaxed);
             self.save_lookups()?;
         }
         Ok(true)
@@ -101,12 +106,12 @@ impl Store {
         true
     }
 
-    /// Writes the counts of all files and keyspaces to the manifest.
+    /// Writes the counts of all files and keyspaces, and what was learned about values, to the manifest.
     pub(crate) fn save_lookups(&self) -> Result<()> {
         let mut control = self.control.lock();
         let mut changes = Vec::new();
         for keyspace in &control.keyspaces {
-            changes.extend(keyspace.state.saved_lookups());
+            changes.extend(saved_statistics(&keyspace.state, &self.lifetimes));
             let (keyspace, view) = (keyspace.state.id, keyspace.state.view());
             for (_, _, file) in view.tree.files() {
                 let counts = file.lookups();

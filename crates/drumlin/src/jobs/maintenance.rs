@@ -15,6 +15,7 @@ use crate::base::metrics::Counters;
 use crate::store::Store;
 use crate::value::Trained;
 use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_format::manifest::{Change, Edit};
 
 impl Store {
     /// Starts the background lanes.
@@ -40,20 +41,28 @@ impl Store {
 }
 
 impl Store {
-    /// Grows one tree of a model of lifetimes, and explains a complete model. Returns whether there was something to
-    /// do.
-    fn train_lifetimes(&self) -> bool {
+    /// Grows one tree of a model of lifetimes. Explains and saves a complete model. Returns whether there was something
+    /// to do.
+    fn train_lifetimes(&self) -> Result<bool> {
         let (keyspace, rows, learned) = match self.lifetimes.train() {
-            Trained::Nothing => return false,
-            Trained::Tree => return true,
+            Trained::Nothing => return Ok(false),
+            Trained::Tree => return Ok(true),
             Trained::Model { keyspace, rows, learned } => (keyspace, rows, learned),
         };
         let keyspaces = self.keyspaces();
-        let Some(keyspace) = keyspaces.iter().find(|state| state.id == keyspace) else { return true };
+        let Some(keyspace) = keyspaces.iter().find(|state| state.id == keyspace) else { return Ok(true) };
         let what = format!("model of value lifetimes trained on {rows} rows");
         let now = self.files.now();
-        self.control.lock().decisions.note(now, &keyspace.name(), what, learned.to_string());
-        true
+        let mut control = self.control.lock();
+        control.decisions.note(now, &keyspace.name(), what, learned.to_string());
+        // On a full disk an install needs the rest of the manifest's space more.
+        let may_save = !self.health.is_poisoned() && !self.health.lacks_space();
+        let saved = self.lifetimes.saved(keyspace.id).filter(|_| may_save);
+        if let Some(blob) = saved {
+            let changes = vec![Change::ValueLifetimes { keyspace: keyspace.id, blob }];
+            self.append_edit(&mut control, Edit { changes }, || {})?;
+        }
+        Ok(true)
     }
 }
 
@@ -107,12 +116,16 @@ impl MaintenanceLane {
             || store.age_lookups()?
             || store.renew_buckets()
             || store.tick()
-            || store.train_lifetimes()
             || self.tune_slots();
         if has_worked {
             return Ok(Step::More);
         }
+        // Trainings may follow each other without a pause. Searches go on beside them.
+        let has_trained = store.train_lifetimes()?;
         let step = self.search.lock().step(store)?;
+        if has_trained {
+            return Ok(Step::More);
+        }
         let next = [store.next_look(), store.files.obsolete.next_retry()].into_iter().flatten().min();
         Ok(match (step, next) {
             (Step::Idle, Some(look)) => Step::Until(look),
@@ -143,5 +156,53 @@ impl Lane for MaintenanceLane {
 
     fn abandon(&self) {
         self.search.lock().abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::db::Db;
+    use crate::base::event::EventListener;
+    use drumlin_env::MemEnv;
+
+    /// Records the events about ignored states.
+    #[derive(Default)]
+    struct Ignored(Mutex<Vec<String>>);
+
+    impl EventListener for Ignored {
+        fn on_event(&self, event: &Event) {
+            if let Event::StateIgnored { what } = event {
+                self.0.lock().push(what.clone());
+            }
+        }
+    }
+
+    /// Lifetimes that a newer version saved are told of once and learned anew. They do not matter if the keyspace
+    /// separates no values any more.
+    #[test]
+    fn saved_lifetimes_of_another_version_are_ignored() {
+        for threshold in ["1KiB", "0"] {
+            let mem = MemEnv::new(12);
+            let db = Db::builder("/s").env(mem.env()).open().expect("open");
+            let keys = db.keyspace_with("k", &[("value_threshold", "1KiB")]).expect("a keyspace");
+            keys.set_option("value_threshold", threshold).expect("a live option");
+            let saved = Change::ValueLifetimes { keyspace: keys.state.id, blob: vec![99; 40] };
+            let edit = Edit { changes: vec![saved] };
+            keys.store.append_edit(&mut keys.store.control.lock(), edit, || {}).expect("an edit");
+            drop(keys);
+            db.close().expect("close");
+            let expected = usize::from(threshold != "0");
+            for expected in [expected, 0] {
+                let ignored = Arc::new(Ignored::default());
+                let db = Db::builder("/s").env(mem.env()).listener(ignored.clone()).open().expect("open");
+                let told = ignored.0.lock().clone();
+                assert_eq!(told.len(), expected, "{told:?}");
+                assert!(told.iter().all(|what| what.contains("\"k\": saved lifetimes")), "{told:?}");
+                let keys = db.keyspace("k").expect("there");
+                keys.put("a", vec![1; 2000]).expect("put");
+                db.flush().expect("flush");
+            }
+        }
     }
 }

@@ -137,6 +137,9 @@ impl Store {
     }
 }
 
+/// Fraction of its input, as a divisor, by which the tables of a piece may be larger than it.
+const OUTPUT_MARGIN: u64 = 16;
+
 fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let PieceStart { keyspace, piece, out, bottom, merged, is_manual, collected } = start;
     let tree = keyspace.view().tree.clone();
@@ -159,7 +162,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         large: keyspace.options.load().least_separated(),
     };
     let expected = parts.iter().map(|part| part.entries).sum();
-    let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
+    let bytes: u64 = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
     let reached = if values.is_empty() { BTreeMap::new() } else { value_bytes(&parts) };
     let mut spec = store.output_spec(
@@ -172,8 +175,11 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let options = keyspace.options.load();
-        // What a compaction for value files copies was limited when they were chosen.
-        let most_copied = if collected.is_some() { u64::MAX } else { store.most_copied() };
+        // What a compaction for value files copies was limited when they were chosen. No space is reserved for copies:
+        // the rest of what compactions may write is theirs.
+        let limit = if collected.is_some() { u64::MAX } else { store.most_copied() };
+        let most_copied =
+            limit.min(store.space_for_compactions().saturating_sub(bytes + bytes / OUTPUT_MARGIN));
         let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
             files.iter().filter(|id| values.contains_key(id)).copied().collect()
         };

@@ -107,15 +107,19 @@ impl Store {
         let live: Vec<ValueFileId> = views
             .flat_map(|view| value_files(view.tree.files().map(|(_, _, file)| file)).into_keys())
             .collect();
-        self.files.values.keep_all(live.into_iter().chain(self.files.obsolete.pinned_values()));
+        self.files.values.keep_all(self.files.obsolete.pinned_values().into_iter().chain(live));
     }
 
     fn save_at_close(&self) -> Result<()> {
         self.health.check_poison()?;
         self.publisher.drain()?;
         self.sync_log(self.publisher.last_published().log_end)?;
-        let log_end = self.write_close_record()?;
-        self.save_lookups()?;
+        let log_end = match self.write_close_record() {
+            Ok(log_end) => Some(log_end),
+            // All writes are durable. Without the record, the next open replays the log as after a crash.
+            Err(error) if error.is_shortage() => None,
+            Err(error) => return Err(error),
+        };
         let floor = self.log_floor(&[]);
         let mut control = self.control.lock();
         let changes = control
@@ -127,9 +131,16 @@ impl Store {
             })
             .chain([Change::LastSeq(self.log.durable_seq()), Change::ClockMark(self.files.unix_micros())])
             // Recovery trusts the close record only with this mark: the record itself may be in the page cache only.
-            .chain([Change::LogEnd(log_end), Change::LogFloor(floor)])
+            .chain(log_end.map(Change::LogEnd))
+            .chain([Change::LogFloor(floor)])
             .collect();
-        self.append_edit(&mut control, Edit { changes }, || {})
+        self.append_edit(&mut control, Edit { changes }, || {})?;
+        drop(control);
+        // Statistics come last: a disk that is too full for them must not make the store look as if it had crashed.
+        match self.save_lookups() {
+            Err(error) if error.is_shortage() => Ok(()),
+            saved => saved,
+        }
     }
 
     /// Writes the close record of the log, which holds the durable length of the manifest. Returns the log position

@@ -90,19 +90,18 @@ impl Store {
             }),
         };
         changes.extend(state.map(|(name, blob)| Change::Policy { keyspace: keyspace.id, name, blob }));
+        // And what was learned about values, for the same reason.
+        let lifetimes = if adapts { self.lifetimes.saved(keyspace.id) } else { None };
+        changes.extend(lifetimes.map(|blob| Change::ValueLifetimes { keyspace: keyspace.id, blob }));
         if let Err(error) = self.append_edit(&mut control, Edit { changes }, || {}) {
             if let Some(entry) = control.keyspace(keyspace) {
                 entry.policy.freeze(entry.is_frozen());
             }
             return Err(error);
         }
-        if policy.is_some() || options.compaction != old.compaction {
-            self.note_option(&mut control, keyspace, format!("policy {}", options.compaction));
-        }
-        if options.adaptation != old.adaptation {
-            self.note_option(&mut control, keyspace, format!("adaptation {}", options.adaptation.name()));
-        }
+        self.note_options(&mut control, keyspace, policy.is_some(), &options);
         keyspace.set_options(&self.options.load(), options);
+        self.lifetimes.freeze(keyspace.id, frozen);
         if let Some(entry) = control.keyspace(keyspace) {
             if adapts && frozen {
                 entry.end_search();
@@ -114,6 +113,23 @@ impl Store {
         drop(control);
         self.background.progressed();
         Ok(())
+    }
+
+    /// Adds changes of the policy and of its adaptation to the decision log. `has_new_policy`: the policy was replaced.
+    fn note_options(
+        &self,
+        control: &mut Control,
+        keyspace: &KeyspaceState,
+        has_new_policy: bool,
+        options: &KeyspaceOptions,
+    ) {
+        let old = keyspace.options.load();
+        if has_new_policy || options.compaction != old.compaction {
+            self.note_option(control, keyspace, format!("policy {}", options.compaction));
+        }
+        if options.adaptation != old.adaptation {
+            self.note_option(control, keyspace, format!("adaptation {}", options.adaptation.name()));
+        }
     }
 
     /// Adds a change of the policy or its adaptation to the decision log.

@@ -366,6 +366,6 @@ mod tests {
             (metrics.plans_admitted, metrics.plans_refused),
             (control.decisions.admitted, control.decisions.refused)
         );
-        assert!(metrics.plans_admitted > 0 && metrics.tickets == 0, "{metrics:?}");
+        assert!(metrics.plans_admitted > 0 && metrics.compactions_unfinished == 0, "{metrics:?}");
     }
 }

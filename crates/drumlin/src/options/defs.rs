@@ -39,7 +39,8 @@ settings! {
     /// delete may use one eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it:
     /// the read-ahead of iterators, up to 256 KiB for each iterator and run and 1 MiB for values in value files,
     /// memtables that iterators and cursors still read, batches that are not written yet, values that the program
-    /// holds, and the page cache of the operating system.
+    /// holds, and the page cache of the operating system. Log segments that are written through memory maps are in the
+    /// page cache, but count in the resident memory of the process.
     memory_budget: u64 = 512 * MIB => bytes(8 * MIB, 1024 * TIB);
 
     /// Upper bound on the disk space of tables, value files and log segments. The store treats a used-up budget like a
@@ -115,10 +116,11 @@ settings! {
     /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Budget of the policy `arce` for optional compactions, which only make reads cheaper. It grows by this many bytes
-    /// for each flushed byte, by the size of the tree per day, and by a quarter byte for each byte that reads fetch
-    /// from the device, up to twice the size of the tree. It is not a limit on the total write amplification:
-    /// compactions that keep the number of runs low ignore it. Other policies ignore it too.
+    /// Rate of the rewrite budget, which pays for the elective compactions of the policy `arce`: those that only make
+    /// reads cheaper. The budget grows by this many bytes for each flushed byte, by the size of the tree per day, and
+    /// by a quarter byte for each byte that reads fetch from the device. It holds at most twice the size of the tree.
+    /// It is not a limit on the total write amplification: compactions that keep the number of runs low ignore it.
+    /// Other policies ignore it too.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
@@ -163,9 +165,10 @@ settings! {
     /// `disk_budget`, files are smaller.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
-    /// Limit on the runs over a key under the policy `arce`. From three quarters of the limit on, writes are slowed to
-    /// the rate at which compactions reduce the runs. At the limit plus 8 they wait. Other policies have limits of
-    /// their own. This applies to the whole store: one keyspace near its limit slows writes to all.
+    /// Limit on the runs over a key under the policy `arce`. The policy may slow writes at fewer runs: from the number
+    /// c, which it chooses. From three quarters of the limit on, writes are also slowed to the rate at which
+    /// compactions reduce the runs. At the limit plus 8 they wait. Other policies have limits of their own. This
+    /// applies to the whole store: one keyspace near its limit slows writes to all.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.

@@ -19,7 +19,7 @@ use crate::options::{KeyspaceOptions, Options, Pipeline, TableReads};
 use crate::stats::{Meter, SampledStore, fresh_store};
 use crate::store::{Components, Parts, Sizes, Store, snapshot};
 use crate::table::{BlockCache, TableCache};
-use crate::value::ValueFiles;
+use crate::value::{Lifetimes, ValueFiles};
 use crate::version::{HighWaterMarks, KeyspaceRecord, ManifestFile, ManifestState, Obsolete};
 use crate::write::budget::DiskBudget;
 use crate::write::commit_lock::CommitState;
@@ -103,8 +103,10 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let sampling = fresh_store();
     let cache = Arc::new(BlockCache::with_epochs(sizes.cache, obsolete.epochs.clone()));
     let values = ValueFiles::new(found.env.clone(), found.dir.clone(), cache.clone());
-    let keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log.number, &sampling)?;
-    let (writer, marks) = begin_manifest(&found, &keyspaces, &log, replayed.last_seq, &mut numbers)?;
+    let mut keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log.number, &sampling)?;
+    let lifetimes = Arc::new(lifetimes(&found, &mut keyspaces));
+    let (writer, marks) =
+        begin_manifest(&found, &keyspaces, &lifetimes, &log, replayed.last_seq, &mut numbers)?;
     // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
     log.tail.mark_entry_durable();
     log.tail.set_recorded_floor(marks.floor);
@@ -140,6 +142,7 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
         },
         files,
         decisions,
+        lifetimes,
         sampling,
         recovered_seq: last_seq,
         next_keyspace: marks.next_keyspace,
@@ -261,9 +264,24 @@ fn keyspaces(
     Ok(all)
 }
 
+/// Restores what was learned about the values of keyspaces that still separate values.
+fn lifetimes(found: &Opening<'_>, keyspaces: &mut Keyspaces) -> Lifetimes {
+    let lifetimes = Lifetimes::new(found.options.memory_budget);
+    for state in &keyspaces.states {
+        let Some(record) = found.manifest.keyspaces.get(&state.id) else { continue };
+        let separates = state.options.load().least_separated() < u64::MAX;
+        if separates && !record.lifetimes.is_empty() && !lifetimes.restore(state.id, &record.lifetimes) {
+            let what = "saved lifetimes of values have an unknown format; lifetimes are learned anew";
+            keyspaces.problems.push(format!("keyspace {:?}: {what}", record.name));
+        }
+    }
+    lifetimes
+}
+
 fn begin_manifest(
     found: &Opening<'_>,
     keyspaces: &Keyspaces,
+    lifetimes: &Lifetimes,
     log: &NewLog,
     last_seq: Seq,
     numbers: &mut FileNumbers,
@@ -288,7 +306,7 @@ fn begin_manifest(
     let writer = match found.read_only {
         true => ManifestFile::read_only(env, dir.clone(), header(manifest.number)),
         false => {
-            let edit = snapshot(&keyspaces.controls, options, &manifest.carried, &marks);
+            let edit = snapshot(&keyspaces.controls, options, &manifest.carried, &marks, lifetimes);
             ManifestFile::create(env, dir.clone(), header(number), &edit)?
         }
     };

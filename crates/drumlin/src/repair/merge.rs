@@ -20,6 +20,9 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) struct Saved {
     /// A value, or operands; oldest first. The value that operands apply to comes first if there is one.
     pub(super) versions: Vec<Version>,
+    /// Other pointers to the values of these versions, from other tables: a compaction may have copied a value, and
+    /// either copy may be gone.
+    pub(super) copies: Vec<Version>,
     pub(super) is_certain: bool,
 }
 
@@ -131,29 +134,35 @@ impl<'a> Merge<'a> {
         loop {
             let Reverse(place) = self.heap.peek()?;
             let key = place.key.clone();
-            let versions = self.versions(&key);
+            let (versions, copies) = self.versions(&key);
             if let Some(saved) = self.settle(&key, versions) {
-                return Some(saved);
+                return Some(Saved { copies, ..saved });
             }
         }
     }
 
-    /// Returns all versions of `key`, newest first.
-    fn versions(&mut self, key: &[u8]) -> Vec<Version> {
-        let mut versions: Vec<Version> = Vec::new();
+    /// Returns all versions of `key`, newest first, and further pointers to the values of some of them.
+    fn versions(&mut self, key: &[u8]) -> (Vec<Version>, Vec<Version>) {
+        let mut all: Vec<Version> = Vec::new();
         while let Some(Reverse(place)) = self.heap.peek()
             && place.key == key
         {
             let Some(Reverse(InputPosition { input, .. })) = self.heap.pop() else { break };
-            if let Some(version) = self.step(input)
-                && versions.last().is_none_or(|last| last.seq != version.seq)
-            {
-                versions.push(version);
+            all.extend(self.step(input));
+        }
+        all.sort_by_key(|version| Reverse(version.seq));
+        let (mut versions, mut copies): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
+        for version in all {
+            match versions.last() {
+                // Tables that a compaction had read have the versions that its outputs have.
+                Some(last) if last.seq == version.seq => {
+                    let is_copy = version.kind == Kind::PutPointer && version.value[..] != last.value[..];
+                    copies.extend(is_copy.then_some(version));
+                }
+                _ => versions.push(version),
             }
         }
-        versions.sort_by_key(|version| Reverse(version.seq));
-        versions.dedup_by_key(|version| version.seq);
-        versions
+        (versions, copies)
     }
 
     /// Returns the version at the position of `input`, if there is one. Moves the input on and puts its new position
@@ -271,7 +280,7 @@ impl<'a> Merge<'a> {
         let is_shadowed = |shadow: &Shadow| shadow.max_seq > base && shadow.range.contains(key);
         let is_certain = !self.shadows.iter().any(is_shadowed);
         seen.reverse();
-        (!seen.is_empty()).then_some(Saved { versions: seen, is_certain })
+        (!seen.is_empty()).then_some(Saved { versions: seen, copies: Vec::new(), is_certain })
     }
 }
 

@@ -351,8 +351,13 @@ fn is_limit(option: &str) -> bool {
 impl Saved {
     /// Replaces value pointers by the values that they refer to. Returns why one cannot be read.
     fn read_values(&mut self, files: &ValueFiles) -> Option<String> {
-        for version in self.versions.iter_mut().filter(|version| version.kind == Kind::PutPointer) {
-            match files.read(&version.key, version.seq, &version.value, ValueRead::Check) {
+        let Saved { versions, copies, .. } = self;
+        for version in versions.iter_mut().filter(|version| version.kind == Kind::PutPointer) {
+            let read = |pointer: &[u8]| files.read(&version.key, version.seq, pointer, ValueRead::Check);
+            let mut others = copies.iter().filter(|copy| copy.seq == version.seq);
+            let value = read(&version.value)
+                .or_else(|error| others.find_map(|copy| read(&copy.value).ok()).ok_or(error));
+            match value {
                 Ok(value) => (version.kind, version.value) = (Kind::Put, value),
                 Err(error) => return Some(format!("a value at #{} is lost: {error}", version.seq)),
             }

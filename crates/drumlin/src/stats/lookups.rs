@@ -31,6 +31,8 @@ pub(crate) struct DecayEpochs {
     pub(crate) began: AtomicU64,
     /// Number of epochs so far.
     pub(crate) count: AtomicU64,
+    /// Monotonic time at which the statistics were last saved, in microseconds; 0 if they were not.
+    pub(crate) saved: AtomicU64,
 }
 
 /// Lookup statistics since the store was opened.

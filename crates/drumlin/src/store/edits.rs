@@ -20,14 +20,18 @@ use crate::disk::{NUMBER_LEASE, unlink};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use crate::options::Options;
+use crate::value::Lifetimes;
 use crate::version::{HighWaterMarks, KeyspaceEdit, ManifestFile, Tree, ValueChanges, check, value_files};
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{FileKind, Note};
 use drumlin_format::log::SEGMENT_HEADER_LEN;
-use drumlin_format::manifest::{Change, Edit, ManifestHeader, ValueFileState};
-use drumlin_types::TableId;
+use drumlin_format::manifest::{Change, Edit, MAX_CHANGES, ManifestHeader, ValueFileState};
+use drumlin_types::{Key, KeyspaceId, TableId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+/// Changes of an edit besides those of its tree: numbers and marks.
+const SPARE_CHANGES: usize = 16;
 
 /// A step from one tree of a keyspace to the next.
 #[derive(Clone, Copy)]
@@ -65,26 +69,7 @@ impl Store {
             }
             .run()?;
         }
-        let mut changes: Vec<Change> = edit
-            .remove
-            .iter()
-            .map(|(table, start)| Change::RemoveFile {
-                keyspace: keyspace.id,
-                table: *table,
-                start: start.clone(),
-            })
-            .collect();
-        for (level, run, tag) in &edit.runs {
-            let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
-            if !known && edit.add.iter().any(|(_, to, _)| to == run) {
-                changes.push(Change::AddRun {
-                    keyspace: keyspace.id,
-                    run: *run,
-                    level: *level,
-                    tag: tag.clone(),
-                });
-            }
-        }
+        let mut changes = removals_and_runs(keyspace.id, tree, edit);
         let values = ValueChanges::between(tree, edit, &next);
         changes.extend(values.additions());
         for (level, run, file) in &edit.add {
@@ -93,7 +78,11 @@ impl Store {
         let live: BTreeSet<TableId> = next.files().map(|(_, _, f)| f.id()).collect();
         let gone: BTreeSet<TableId> =
             edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
-        changes.extend(values.removals());
+        // An edit has a limited number of changes. It removes as many value files as fit.
+        let mut removals: Vec<Change> = values.removals().collect();
+        let room = MAX_CHANGES.saturating_sub(changes.len() + more.len() + SPARE_CHANGES);
+        let later = removals.split_off(removals.len().min(room));
+        changes.append(&mut removals);
         let tables = gone.iter().map(|table| self.files.table_path(*table));
         let removed: Vec<PathBuf> =
             tables.chain(values.gone.keys().map(|id| self.files.value_path(*id))).collect();
@@ -105,7 +94,15 @@ impl Store {
         // back.
         changes.push(Change::ClockMark(self.files.unix_micros()));
         changes.extend(self.log.promised_end().map(Change::LogEnd));
+        if drumlin_types::bug!("value-file-unlinked-before-edit") {
+            let mut paths = values.gone.keys().map(|id| self.files.value_path(*id));
+            paths.try_for_each(|path| unlink(&self.files.env, &path, FileKind::Value))?;
+        }
         self.append_edit(control, Edit { changes }, may_be_on_disk)?;
+        for changes in later.chunks(MAX_CHANGES) {
+            // The tree is durable. The next open drops records of value files that no table points to.
+            let _ = self.append_edit(control, Edit { changes: changes.to_vec() }, || {});
+        }
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
             file.table.retire();
         }
@@ -248,8 +245,35 @@ impl Store {
             clock: self.files.unix_micros(),
             log_end: self.log.promised_end().unwrap_or(0),
         };
-        snapshot(&control.keyspaces, &self.options.load(), &control.carried, &marks)
+        snapshot(&control.keyspaces, &self.options.load(), &control.carried, &marks, &self.lifetimes)
     }
+}
+
+/// Returns the changes that remove the files that `edit` removes from `tree`, and that create the runs that it adds to.
+fn removals_and_runs(keyspace: KeyspaceId, tree: &Tree, edit: &KeyspaceEdit) -> Vec<Change> {
+    let removal = |(table, start): &(TableId, Key)| Change::RemoveFile {
+        keyspace,
+        table: *table,
+        start: start.clone(),
+    };
+    let mut changes: Vec<Change> = edit.remove.iter().map(removal).collect();
+    for (level, run, tag) in &edit.runs {
+        let known = tree.levels[*level as usize].runs.iter().any(|r| r.id == *run);
+        if !known && edit.add.iter().any(|(_, to, _)| to == run) {
+            changes.push(Change::AddRun { keyspace, run: *run, level: *level, tag: tag.clone() });
+        }
+    }
+    changes
+}
+
+/// Returns the changes that save what was learned about lookups, tables and values of a keyspace.
+pub(crate) fn saved_statistics(
+    keyspace: &KeyspaceState,
+    lifetimes: &Lifetimes,
+) -> impl Iterator<Item = Change> {
+    let id = keyspace.id;
+    let values = lifetimes.saved(id).map(|blob| Change::ValueLifetimes { keyspace: id, blob });
+    keyspace.saved_lookups().chain(values)
 }
 
 /// Returns everything that the manifest must hold, as one edit.
@@ -258,6 +282,7 @@ pub(crate) fn snapshot(
     options: &Options,
     carried: &[Change],
     marks: &HighWaterMarks,
+    lifetimes: &Lifetimes,
 ) -> Edit {
     let mut changes = vec![
         Change::LogFloor(marks.floor),
@@ -284,7 +309,7 @@ pub(crate) fn snapshot(
         }
         let (name, blob) = keyspace.durable_policy();
         changes.push(Change::Policy { keyspace: id, name, blob });
-        changes.extend(keyspace.state.saved_lookups());
+        changes.extend(saved_statistics(&keyspace.state, lifetimes));
         let tree = keyspace.state.view().tree.clone();
         for file in value_files(tree.files().map(|(_, _, file)| file)).into_values() {
             changes.push(Change::ValueFile(file.record().clone()));

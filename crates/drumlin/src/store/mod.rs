@@ -46,7 +46,7 @@ use drumlin_env::sync::{Arc, Mutex, RwLock, atomic};
 use drumlin_policy::schedule::Concurrency;
 use drumlin_types::Seq;
 use drumlin_types::contract::PieceId;
-pub(crate) use edits::{TreeStep, snapshot};
+pub(crate) use edits::{TreeStep, saved_statistics, snapshot};
 use health::Health;
 
 use memory::Shares;
@@ -136,6 +136,7 @@ pub(crate) struct Parts {
     pub(crate) publisher: Publisher,
     pub(crate) log: DurableLog,
     pub(crate) control: Control,
+    pub(crate) lifetimes: Arc<Lifetimes>,
     pub(crate) sampling: Arc<SampledStore>,
     pub(crate) recovered_seq: Seq,
     pub(crate) next_keyspace: u64,
@@ -163,7 +164,6 @@ impl Store {
         let memory = Shares::new(parts.sizes.memtables, expected, parts.files.cache.clone());
         memory.hold_trees(|| tree_bytes(&keyspaces.load()));
         let filters = FilterBudget::new(keyspaces.clone(), parts.options.memory_budget);
-        let lifetimes = Arc::new(Lifetimes::new(parts.options.memory_budget));
         Store {
             background: Arc::new(Background::new(env.clone())),
             slots,
@@ -186,7 +186,7 @@ impl Store {
             lookups: LookupCounts::default(),
             lookup_epochs: DecayEpochs::default(),
             filters: Arc::new(filters),
-            lifetimes,
+            lifetimes: parts.lifetimes,
             decisions: parts.decisions,
             costs: Arc::default(),
             sampling: parts.sampling,

@@ -4,8 +4,11 @@
 //! All keyspaces share one table of recent writes, of a hundredth of the memory budget. Each keyspace has its own
 //! lifetimes, classes, watched keys and model. They are made when the first value is separated, and charged to the
 //! block cache's memory. Watched keys and models of all keyspaces take at most twice as much as the table: each further
-//! keyspace watches fewer keys, and in the end none, so that it has no model. All of it is lost when the store is
-//! closed: until enough lifetimes are known again, classes are worse, and nothing else changes.
+//! keyspace watches fewer keys, and in the end none, so that it has no model.
+//!
+//! The manifest keeps lifetimes, classes and model of a keyspace. They are saved when the store is closed, when a model
+//! is complete and with the counts of lookups; a crash loses what was learned since. Recent writes and watched keys are
+//! lost when the store is closed: until flushes meet keys again, they take them for new ones.
 //!
 //! Lock order: `training` before `known`. No other lock is taken under them.
 
@@ -39,9 +42,21 @@ const MOST_FILES: u64 = 4096;
 struct Known {
     recent: Option<RecentWrites>,
     keyspaces: BTreeMap<KeyspaceId, OfKeyspace>,
+    /// What was saved of keyspaces that have not used it since the open.
+    saved: BTreeMap<KeyspaceId, Vec<u8>>,
+    /// The keyspace whose training began last.
+    last_trained: KeyspaceId,
     /// Dropped keyspaces, whose jobs may still run, and what these jobs learn.
     dropped: BTreeSet<KeyspaceId>,
     of_dropped: OfKeyspace,
+}
+
+impl Known {
+    /// Returns the state of a keyspace.
+    fn of(&mut self, keyspace: KeyspaceId, lifetimes: &Lifetimes) -> &mut OfKeyspace {
+        let saved = self.saved.remove(&keyspace);
+        self.keyspaces.entry(keyspace).or_insert_with(|| lifetimes.begin(saved))
+    }
 }
 
 struct OfKeyspace {
@@ -79,6 +94,8 @@ pub(crate) struct FlushedValues {
     /// Bytes in memtables, and those that it wrote to value files.
     pub(crate) bytes: u64,
     pub(crate) written: u64,
+    /// Whether values have classes, so that the flush has told of the writes of watched keys.
+    pub(crate) predicts: bool,
     /// Whether nothing is learned from it.
     pub(crate) is_frozen: bool,
 }
@@ -100,6 +117,8 @@ impl Lifetimes {
             known: Mutex::new(Known {
                 recent: None,
                 keyspaces: BTreeMap::new(),
+                saved: BTreeMap::new(),
+                last_trained: KeyspaceId(0),
                 dropped: BTreeSet::new(),
                 of_dropped: OfKeyspace::new(0),
             }),
@@ -110,16 +129,63 @@ impl Lifetimes {
         }
     }
 
+    /// Returns what was learned about a keyspace, for the manifest; `None` if nothing was.
+    pub(crate) fn saved(&self, keyspace: KeyspaceId) -> Option<Vec<u8>> {
+        let known = self.known.lock();
+        match known.keyspaces.get(&keyspace) {
+            Some(of) => of.placer.save(),
+            None => known.saved.get(&keyspace).cloned(),
+        }
+    }
+
+    /// Keeps what was saved of a keyspace until it is used. Returns whether it can be: not if the bytes are of another
+    /// version.
+    pub(crate) fn restore(&self, keyspace: KeyspaceId, saved: &[u8]) -> bool {
+        let is_known = Placer::restored(1, saved).is_some();
+        if is_known {
+            self.known.lock().saved.insert(keyspace, saved.to_vec());
+        }
+        is_known
+    }
+
+    /// Sets whether a keyspace learns nothing more.
+    pub(crate) fn freeze(&self, keyspace: KeyspaceId, is_frozen: bool) {
+        if let Some(of) = self.known.lock().keyspaces.get_mut(&keyspace) {
+            of.is_frozen = is_frozen;
+        }
+    }
+
+    /// Returns the state of a keyspace at its first use, with what was saved of it, and charges its memory. So idle
+    /// keyspaces take none.
+    fn begin(&self, saved: Option<Vec<u8>>) -> OfKeyspace {
+        let taken = &self.taken[1];
+        // At most half of what is left, so that further keyspaces get some.
+        let left = (MODELS_SHARE * self.recent_bytes).saturating_sub(taken.load(Relaxed)) / 2;
+        let mut most = MOST_WATCHED;
+        while Learner::most_bytes(most) > left {
+            most /= 2;
+        }
+        taken.fetch_add(Learner::most_bytes(most), Relaxed);
+        let placer = saved.and_then(|saved| Placer::restored(most, &saved));
+        let new = OfKeyspace::new(most);
+        OfKeyspace { placer: placer.unwrap_or(new.placer), ..new }
+    }
+
     /// Grows one tree of a model, and begins a training if one is due.
     pub(crate) fn train(&self) -> Trained {
         let mut slot = self.training.lock();
         if slot.is_none() && self.is_due.swap(false, Relaxed) {
-            let mut known = self.known.lock();
+            let known = &mut *self.known.lock();
             let begin = |(id, of): (&KeyspaceId, &mut OfKeyspace)| {
                 let training = if of.is_frozen { None } else { of.placer.learner.begin_training() };
                 Some((*id, training?))
             };
-            *slot = known.keyspaces.iter_mut().find_map(begin);
+            // The keyspaces after the one that was trained last come first.
+            let last = known.last_trained;
+            let (after, before): (Vec<_>, Vec<_>) =
+                known.keyspaces.iter_mut().partition(|(id, _)| **id > last);
+            *slot = after.into_iter().chain(before).find_map(begin);
+            known.last_trained = slot.as_ref().map_or(last, |(keyspace, _)| *keyspace);
             // Another keyspace's may be due too.
             self.is_due.store(slot.is_some(), Relaxed);
         }
@@ -144,6 +210,7 @@ impl Lifetimes {
     pub(crate) fn forget(&self, keyspace: KeyspaceId) {
         let mut known = self.known.lock();
         known.dropped.insert(keyspace);
+        known.saved.remove(&keyspace);
         if let Some(of) = known.keyspaces.remove(&keyspace) {
             self.taken[1].fetch_sub(Learner::most_bytes(of.most_watched), Relaxed);
         }
@@ -164,6 +231,10 @@ impl Lifetimes {
         if of.is_frozen {
             return false;
         }
+        if !flush.predicts {
+            of.placer.learner.discard_all();
+            return false;
+        }
         of.placer.learner.expire(flush.now);
         let is_due = of.placer.learner.is_training_due();
         if is_due {
@@ -174,13 +245,20 @@ impl Lifetimes {
 
     /// Returns the lifetime of a typical value of a keyspace at `now`.
     pub(crate) fn typical(&self, keyspace: KeyspaceId, now: Seq) -> f64 {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
+        if known.saved.contains_key(&keyspace) {
+            known.of(keyspace, self);
+        }
         known.keyspaces.get(&keyspace).map_or(now as f64, |of| of.placer.typical(now)).max(1.0)
     }
 
     /// Returns what was learned about a keyspace.
     pub(crate) fn learned(&self, keyspace: KeyspaceId) -> Option<Learned> {
-        self.known.lock().keyspaces.get(&keyspace).map(|of| of.placer.learner.learned())
+        let known = self.known.lock();
+        match known.keyspaces.get(&keyspace) {
+            Some(of) => Some(of.placer.learner.learned()),
+            None => Some(Placer::restored(1, known.saved.get(&keyspace)?)?.learner.learned()),
+        }
     }
 }
 
@@ -351,17 +429,7 @@ impl Placement {
         if known.dropped.contains(&self.keyspace) {
             return &mut known.of_dropped;
         }
-        known.keyspaces.entry(self.keyspace).or_insert_with(|| {
-            let taken = &self.lifetimes.taken[1];
-            // At most half of what is left, so that further keyspaces get some.
-            let left = (MODELS_SHARE * self.lifetimes.recent_bytes).saturating_sub(taken.load(Relaxed)) / 2;
-            let mut most = MOST_WATCHED;
-            while Learner::most_bytes(most) > left {
-                most /= 2;
-            }
-            taken.fetch_add(Learner::most_bytes(most), Relaxed);
-            OfKeyspace::new(most)
-        })
+        known.of(self.keyspace, &self.lifetimes)
     }
 }
 
@@ -436,7 +504,8 @@ mod tests {
         write(&job, 30);
         assert_eq!(learned(), 0, "the first sample's lifetime is not known");
         let flushed = |is_frozen| {
-            lifetimes.flushed(KeyspaceId(1), FlushedValues { now: 1 << 40, bytes: 1, written: 1, is_frozen })
+            let flush = FlushedValues { now: 1 << 40, bytes: 1, written: 1, predicts: true, is_frozen };
+            lifetimes.flushed(KeyspaceId(1), flush)
         };
         assert!(!flushed(true));
         assert_eq!(learned(), 0, "its deadline has passed, but nothing is learned");

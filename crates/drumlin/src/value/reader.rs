@@ -27,6 +27,8 @@ use std::path::PathBuf;
 
 /// Maximum number of open value files.
 const OPEN_FILES: usize = 256;
+/// Files that stay open after a close, for each that may be open before.
+const KEPT_SHARE: usize = 4;
 /// Maximum number of records that are read in parallel. Together they take at most one part in `BATCH_SHARE` of the
 /// block cache, unless it is one record, and they are in at most one part in `BATCH_FILES` of the files that may be
 /// open.
@@ -239,11 +241,11 @@ impl ValueFiles {
         self.cache.iter().for_each(|cache| cache.forget_values(id));
     }
 
-    /// Opens the files `ids` and lets all files stay open, since the next open of the store may remove them. Ignores a
-    /// file that cannot be opened.
+    /// Opens the first of the files `ids` and lets all files stay open, since the next open of the store may remove
+    /// them: at most half of the files that the process may open. Ignores a file that cannot be opened.
     pub(crate) fn keep_all(&self, ids: impl Iterator<Item = ValueFileId>) {
         self.open.lock().keeps_all = true;
-        ids.for_each(|id| drop(self.open(id)));
+        ids.take(KEPT_SHARE * self.most_open).for_each(|id| drop(self.open(id)));
     }
 
     /// Closes all files, to free their descriptors.

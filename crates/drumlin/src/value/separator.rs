@@ -260,7 +260,9 @@ impl Separator {
             true => self.pointer.extend_from_slice(&waiting.encoded),
             false => pointer.encode_into(&mut self.pointer),
         }
-        if let Some(place) = pointer.place {
+        if let Some(place) = pointer.place
+            && !(is_kept && drumlin_types::bug!("kept-pointer-not-counted"))
+        {
             self.count(place.file, place.record.record_len());
         }
         Ok(&self.pointer)

@@ -36,6 +36,8 @@ pub(crate) struct KeyspaceRecord {
     pub(crate) operator: Option<String>,
     pub(crate) lookups: Option<KeyspaceLookups>,
     pub(crate) lives: Vec<TableLife>,
+    /// What was learned about the lifetimes of values, as saved; empty if nothing was.
+    pub(crate) lifetimes: Vec<u8>,
     runs: BTreeMap<RunId, RunRecord>,
     files: BTreeMap<FileKey, FileRecord>,
     values: BTreeMap<ValueFileId, ValueFile>,
@@ -116,6 +118,7 @@ enum Undo {
     Flushed(KeyspaceId, Seq),
     Lookups(KeyspaceId, Option<KeyspaceLookups>),
     Lives(KeyspaceId, Vec<TableLife>),
+    Lifetimes(KeyspaceId, Vec<u8>),
     Policy(KeyspaceId, Option<(String, Vec<u8>)>),
     Operator(KeyspaceId, Option<String>),
     Carry,
@@ -192,15 +195,9 @@ impl ManifestState {
                 let before = std::mem::replace(&mut self.keyspace(*keyspace)?.policy, policy);
                 Ok(Undo::Policy(*keyspace, before))
             }
-            Change::KeyspaceLookups { keyspace, lookups } => {
-                // Advice about a keyspace that is gone: statistics may be written after the keyspace was dropped.
-                let Some(record) = self.keyspaces.get_mut(keyspace) else { return Ok(Undo::Nothing) };
-                Ok(Undo::Lookups(*keyspace, record.lookups.replace(lookups.clone())))
-            }
-            Change::TableLives { keyspace, lives } => {
-                let Some(record) = self.keyspaces.get_mut(keyspace) else { return Ok(Undo::Nothing) };
-                Ok(Undo::Lives(*keyspace, std::mem::replace(&mut record.lives, lives.clone())))
-            }
+            Change::KeyspaceLookups { keyspace, .. }
+            | Change::TableLives { keyspace, .. }
+            | Change::ValueLifetimes { keyspace, .. } => Ok(self.change_statistics(*keyspace, change)),
             Change::MergeOperator { keyspace, name } => {
                 let before = self.keyspace(*keyspace)?.operator.replace(name.clone());
                 Ok(Undo::Operator(*keyspace, before))
@@ -247,6 +244,23 @@ impl ManifestState {
         let before = std::mem::replace(&mut self.keyspace(id)?.name, name.to_owned());
         self.names.remove(&before);
         Ok(Undo::Rename(id, before))
+    }
+
+    /// Applies a change of the statistics of `id`. They may be written after the keyspace was dropped.
+    fn change_statistics(&mut self, id: KeyspaceId, change: &Change) -> Undo {
+        let Some(record) = self.keyspaces.get_mut(&id) else { return Undo::Nothing };
+        match change {
+            Change::KeyspaceLookups { lookups, .. } => {
+                Undo::Lookups(id, record.lookups.replace(lookups.clone()))
+            }
+            Change::TableLives { lives, .. } => {
+                Undo::Lives(id, std::mem::replace(&mut record.lives, lives.clone()))
+            }
+            Change::ValueLifetimes { blob, .. } => {
+                Undo::Lifetimes(id, std::mem::replace(&mut record.lifetimes, blob.clone()))
+            }
+            _ => Undo::Nothing,
+        }
     }
 
     /// Applies a change of the runs and files of one keyspace.
@@ -321,6 +335,7 @@ impl ManifestState {
             Undo::Policy(id, before) => self.with(id, |record| record.policy = before),
             Undo::Lookups(id, before) => self.with(id, |record| record.lookups = before),
             Undo::Lives(id, before) => self.with(id, |record| record.lives = before),
+            Undo::Lifetimes(id, before) => self.with(id, |record| record.lifetimes = before),
             Undo::Operator(id, before) => self.with(id, |record| record.operator = before),
             Undo::Value(id, file, before) => {
                 self.with(id, |record| put_back(&mut record.values, file, before.map(|file| *file)));
@@ -544,7 +559,8 @@ pub(super) mod tests {
             11 => Change::Policy { keyspace, name: value, blob: vec![word] },
             12 => Change::Flushed { keyspace, seq: u64::from(word) },
             13 => Change::RenameKeyspace { id: keyspace, name: format!("k{}", word % 5) },
-            _ => match word % 7 {
+            _ => match word % 8 {
+                7 => Change::ValueLifetimes { keyspace, blob: vec![number] },
                 6 => Change::TableLives {
                     keyspace,
                     lives: vec![TableLife { level, tables: u32::from(number), lookups: 1.0 }],

@@ -36,7 +36,10 @@ impl ValueChanges {
             added.retain(|id, _| !before.contains_key(id));
         }
         if !gone.is_empty() {
-            let after = value_files(next.files().map(|(_, _, file)| file));
+            let after = next.files().map(|(_, _, file)| file);
+            let forgotten =
+                |file: &FileMeta| drumlin_types::bug!("values-of-parts-forgotten") && file.is_narrowed();
+            let after = value_files(after.filter(|file| !forgotten(file)));
             gone.retain(|id, _| !after.contains_key(id));
         }
         ValueChanges { added, gone }

@@ -44,7 +44,9 @@ pub(super) fn plans(input: &MergeInput<'_>, position: &Position<'_>) -> Vec<Plan
         let depth = planned.len().min(255) as u8;
         let unit = position.units.saturating_add(1);
         let planned_run = PlannedRun { lo: unit, hi: unit, depth, dies: input.schedule.units() };
-        plans.extend(merge(input, position, &planned_run, similar(&short, |run| run.run.bytes)));
+        // A damaged run stays, and newer ones are merged without it.
+        let idle = short.iter().take_while(|run| run.run.idle).count();
+        plans.extend(merge(input, position, &planned_run, similar(&short[..idle], |run| run.run.bytes)));
     }
     plans
 }

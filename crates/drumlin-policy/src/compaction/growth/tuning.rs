@@ -66,9 +66,13 @@ impl Tuning {
         self.flushes.push(bytes.min(MOST_FLUSHED));
     }
 
-    /// Returns the sizes of a cycle above the present V2 for units of `unit` bytes.
+    /// Returns the sizes of a cycle above the present V2 for units of `unit` bytes. If V2 is empty, the whole tree is
+    /// about to go there: another policy has built it.
     pub(super) fn sizes(&self, tree: &TreeView, unit: u64, previous: Option<u16>) -> Sizes {
-        let v2 = tree.levels.last().map_or(0, |level| level.bytes());
+        let v2 = match tree.levels.last().map_or(0, |level| level.bytes()) {
+            0 if !matches!(self.family, Family::Published) => tree.bytes(),
+            bytes => bytes,
+        };
         self.family.sizes(if unit == 0 { 0.0 } else { v2 as f64 / unit as f64 }, previous)
     }
 
@@ -153,7 +157,8 @@ impl Tuning {
     fn unit_kib(&self) -> Option<u32> {
         let largest = self.flushes.iter().copied().max()?;
         let full: Vec<u64> = self.flushes.iter().copied().filter(|bytes| *bytes >= largest / 2).collect();
-        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64))
+        // 0 stands for a size that is not known.
+        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64).max(1))
     }
 }
 

@@ -77,6 +77,7 @@ fn edits() -> Vec<Edit> {
         Change::Lookups { keyspace, table: TableId(12), start, lookups: [1.0, 2.0, 0.5] },
         Change::KeyspaceLookups { keyspace, lookups: keyspace_lookups() },
         Change::TableLives { keyspace, lives: vec![TableLife { level: 2, tables: 70, lookups: 9000.5 }] },
+        Change::ValueLifetimes { keyspace, blob: vec![1, 22, 64, 0] },
         Change::ValueFile(value_file(ValueFileState::Live)),
         Change::ValueFile(value_file(ValueFileState::Moved(None))),
         Change::ValueFile(value_file(ValueFileState::Moved(Some(map_record())))),

@@ -150,9 +150,13 @@ impl KeyspaceControl {
         let reached: BTreeSet<ValueFileId> =
             of_tables.flat_map(|(_, _, file)| file.values.iter()).map(|used| used.file.id()).collect();
         files.retain(|id, _| reached.contains(id));
+        let is_whole = take.len() == run.files.len();
         let mut plan = Plan::new(take, level.max(1) as u8, String::new());
         if level > 0 {
             plan.place = Place::Run(run.id);
+        } else if is_whole {
+            // What the policy wrote about the run holds for its new form.
+            plan.tag = run.tag.clone();
         }
         (!plan.take.is_empty()).then_some((plan, bytes))
     }
