@@ -992,9 +992,9 @@ impl Db {
     ///
     /// # Errors
     /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
-    /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. No acknowledged write
-    ///   is lost, but the next open treats the store as one that was not closed. It does so, without an error here,
-    ///   if only the record of the close found no disk space.
+    /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. No acknowledged
+    ///   write is lost, but the next open treats the store as one that was not closed. It does so too, without an error
+    ///   here, if only the record of the close found no disk space.
     /// - `Busy`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
     ///   are dropped.
     pub fn close(self) -> Result<()> {
