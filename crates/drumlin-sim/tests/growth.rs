@@ -159,6 +159,26 @@ fn foreign_trees_are_cleared_once() {
     }
 }
 
+/// The last run of a leveled tree that ends one level above the last is moved there, so that the first clear is divided
+/// by its files.
+#[test]
+fn the_last_level_of_a_foreign_tree_is_moved() {
+    let mut world = world();
+    let mut other = by_name("leveling:2").unwrap();
+    let mut flushes = 0;
+    while world.tree().levels[5].runs.is_empty() {
+        flush(&mut world, &mut *other);
+        flushes += 1;
+        assert!(flushes < 2000 && world.tree().levels[6].runs.is_empty(), "{flushes} flushes");
+    }
+    let mut policy = by_name("horizontal-leveling:2").unwrap();
+    let plans = world.decide(&mut *policy, 0).plans;
+    assert!(plans[0].out == 6 && plans[0].reason.contains("moves to level 6"), "{}", plans[0].reason);
+    world.settle(&mut *policy, 1000).unwrap();
+    world.check().unwrap();
+    assert_eq!(world.tree().levels[6].runs.len(), 1);
+}
+
 /// The first cycle above a foreign tree is as long as one above a last level with all of it: writers need not wait for
 /// the clear of the whole tree after a few flushes.
 #[test]

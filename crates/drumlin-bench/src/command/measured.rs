@@ -2,7 +2,7 @@
 
 use super::args::Common;
 use super::program::Program;
-use super::published::{claim_targets, is_special, note, unfinished, write_json};
+use super::published::{is_special, note, unfinished, write_json};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{PhaseReport, Report, SCHEMA};
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Runs `tasks` and returns a report of all of them.
 pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Result<Report> {
-    let _targets = claim_targets(common)?;
     let plan = plan(common, program)?;
     let mut report = Report {
         schema: SCHEMA.to_owned(),

@@ -63,6 +63,10 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
             &from_db_bench
         }
     };
+    let _targets = match claim_targets(&args.common) {
+        Ok(targets) => targets,
+        Err(what) => return Ended::Failed(what),
+    };
     match family {
         Family::Child { input, output } => or_failed(child(input, output, program.engines)),
         Family::Calibrate => calibrate_now(&args.common),
@@ -138,7 +142,6 @@ fn show_paced(
     setup: paced::Setup,
     program: &Program,
 ) -> crate::engine::Result<()> {
-    let _targets = claim_targets(common)?;
     let started_utc = now_utc();
     let setup = paced::Setup { depths: args.depths, ..setup };
     let mut courses = Vec::new();
@@ -167,7 +170,6 @@ fn origin(started_utc: String, program: &Program) -> Origin {
 
 /// Runs the adaptive policy and the fixed settings, and prints the best of these for each phase.
 fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crate::engine::Result<()> {
-    let _targets = claim_targets(common)?;
     let contenders = oracle::contenders(&args.adaptive);
     let mut courses = Vec::new();
     for (at, contender) in contenders.iter().enumerate() {
@@ -231,7 +233,6 @@ fn show_allotment(
     common: &Common,
     program: &Program,
 ) -> crate::engine::Result<()> {
-    let _targets = claim_targets(common)?;
     let started_utc = now_utc();
     let shown = spinner(&format!("bench allotment: {} courses", setups.len()), common.quiet);
     let courses = allotment::run_all(setups)?;

@@ -7,6 +7,7 @@ use crate::report::{html, table, tsv};
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Writes a line to stderr. A write error is ignored, because there is no place to report it.
@@ -97,7 +98,10 @@ impl Targets {
         }
         let lock = with_suffix(path, ".lock");
         let file = fs::File::create(&lock).map_err(failed)?;
-        if matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) {
+        let is_locked = matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock));
+        // A run that has just ended may have removed the file that is locked now.
+        let inode = |found: io::Result<fs::Metadata>| found.map(|found| found.ino()).ok();
+        if is_locked || inode(file.metadata()) != inode(fs::metadata(&lock)) {
             return Err(format!("{}: another run is going to write it", path.display()));
         }
         self.0.push((file, lock));

@@ -32,8 +32,6 @@ const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 const SAVE_PAUSE: u64 = 10_000_000;
 /// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
 const BUCKETS: usize = 256;
-/// Keys that are looked at for each bucket.
-const SAMPLES_PER_BUCKET: usize = 4;
 /// Bytes of a key between two buckets beyond what it shares with the one before.
 const SPLIT_BYTES: usize = 16;
 /// Bytes of all keys between buckets. With longer keys there are fewer buckets.
@@ -144,7 +142,7 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
 /// near a share of the entries of a file.
 ///
 /// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
-/// runs. A bucket is wrong by at most one sample per run.
+/// runs. With one run buckets are equal. With several, a bucket has at most the keys of one bucket for each run.
 fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
     let key_of = |(file, share)| key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
     // Runs are merged by their next samples, so that few keys are in memory.
@@ -154,15 +152,12 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
     // The whole key of the last split, not what is kept of it: shortened keys have less in common.
     let mut last =
         tree.files().map(|(_, _, file)| &file.bounds.start).min().map_or_else(Vec::new, |key| key.to_vec());
-    let (mut splits, mut seen) = (Vec::with_capacity(BUCKETS), 0);
+    let mut splits = Vec::with_capacity(BUCKETS);
     while let Some(Reverse((key, run))) = heads.pop() {
         heads.extend(next((run, &mut runs[run])));
-        seen += 1;
-        if seen % SAMPLES_PER_BUCKET == 0 && seen < BUCKETS * SAMPLES_PER_BUCKET {
-            let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
-            splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
-            last = key;
-        }
+        let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
+        splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
+        last = key;
     }
     let bytes: usize = splits.iter().map(|split| split.len()).sum();
     // Every `joined` buckets become one, so that all but the last stay equally large.
@@ -171,9 +166,9 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
 }
 
 /// Returns places in each run of `tree`, in key order: files with shares of their entries. Between two places of a run
-/// are equally many keys, and there are [`SAMPLES_PER_BUCKET`] places for each bucket in all.
+/// are equally many keys, and there is one place between two buckets.
 fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, f64)>> {
-    let step = tree.filters().keys / (BUCKETS * SAMPLES_PER_BUCKET) as f64;
+    let step = tree.filters().keys / BUCKETS as f64;
     // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
     let (mut before, mut taken) = (0.0, 0.0);
     let mut runs = Vec::new();
@@ -181,7 +176,7 @@ fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, f64)>> {
         let mut samples = Vec::new();
         for file in &run.files {
             let keys = file.counts.keys as f64;
-            while keys > 0.0 && (taken + 1.0) * step <= before + keys {
+            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < BUCKETS as f64 {
                 taken += 1.0;
                 samples.push((&**file, (taken * step - before) / keys));
             }

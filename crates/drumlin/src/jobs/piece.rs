@@ -137,9 +137,6 @@ impl Store {
     }
 }
 
-/// Fraction of its input, as a divisor, by which the tables of a piece may be larger than it.
-const OUTPUT_MARGIN: u64 = 16;
-
 fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     let PieceStart { keyspace, piece, out, bottom, merged, is_manual, collected } = start;
     let tree = keyspace.view().tree.clone();
@@ -162,7 +159,7 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         large: keyspace.options.load().least_separated(),
     };
     let expected = parts.iter().map(|part| part.entries).sum();
-    let bytes: u64 = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
+    let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
     let values = value_files(parts.iter().map(|part| &part.file));
     let reached = if values.is_empty() { BTreeMap::new() } else { value_bytes(&parts) };
     let mut spec = store.output_spec(
@@ -175,18 +172,16 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let options = keyspace.options.load();
-        // What a compaction for value files copies was limited when they were chosen. No space is reserved for copies:
-        // the rest of what compactions may write is theirs.
-        let limit = if collected.is_some() { u64::MAX } else { store.most_copied() };
-        let most_copied =
-            limit.min(store.space_for_compactions().saturating_sub(bytes + bytes / OUTPUT_MARGIN));
+        // What a compaction for value files copies was limited when they were chosen.
+        let is_limited = collected.is_none();
         let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
             files.iter().filter(|id| values.contains_key(id)).copied().collect()
         };
         spec.values.collected = collected.map_or_else(|| files_to_collect(&tree, &values, &options), chosen);
-        spec.values.most_copied = most_copied;
         // Most compactions copy no values. They do not look at all tables of the tree.
         if !spec.values.collected.is_empty() {
+            let most_copied = if is_limited { store.room_for_copies() } else { u64::MAX };
+            spec.values.most_copied = most_copied;
             let copied = spec.values.collected.iter().filter_map(|id| reached.get(id)).sum::<f64>() as u64;
             spec.values.placement.value_bytes = all_value_bytes(&tree);
             spec.values.placement.set_classes(copied.min(most_copied), bytes);

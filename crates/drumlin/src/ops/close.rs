@@ -3,8 +3,8 @@
 //! 1. Stop the background lanes, and refuse new commits.
 //! 2. Wait for running commits. If one runs for over 60 s, close fails and the directory stays locked.
 //! 3. Make the log durable. If all writes are in tables, begin a new segment. Write the close record, and make it and
-//!    the directory entry of its segment durable. Then record the end and the floor of the log and the states of the
-//!    policies in the manifest.
+//!    the directory entry of its segment durable; without disk space for it there is none. Then record the end and the
+//!    floor of the log and the states of the policies in the manifest, and statistics if there is space for them.
 //! 4. Keep the tables open that live iterators may still read, and release the directory lock.
 //!
 //! Memtables are not flushed: the next open replays the log from its floor.
@@ -114,12 +114,7 @@ impl Store {
         self.health.check_poison()?;
         self.publisher.drain()?;
         self.sync_log(self.publisher.last_published().log_end)?;
-        let log_end = match self.write_close_record() {
-            Ok(log_end) => Some(log_end),
-            // All writes are durable. Without the record, the next open replays the log as after a crash.
-            Err(error) if error.is_shortage() => None,
-            Err(error) => return Err(error),
-        };
+        let log_end = self.write_close_record()?;
         let floor = self.log_floor(&[]);
         let mut control = self.control.lock();
         let changes = control
@@ -144,8 +139,9 @@ impl Store {
     }
 
     /// Writes the close record of the log, which holds the durable length of the manifest. Returns the log position
-    /// after it.
-    fn write_close_record(&self) -> Result<u64> {
+    /// after it, or `None` if there is no disk space for it: all writes are durable, and the next open replays the log
+    /// as after a crash.
+    fn write_close_record(&self) -> Result<Option<u64>> {
         let payload = self.control.lock().manifest.vouched().encode();
         let mut locked = self.commit_lock.state.lock();
         if !self.keyspaces().iter().any(|keyspace| keyspace.view().memtables().any(|m| m.holds_writes())) {
@@ -155,7 +151,11 @@ impl Store {
         let len = drumlin_format::log::record_len(payload.len());
         let space = locked
             .log
-            .reserve(&self.commit_lock.directory, LogShare::Close, len, last, || self.files.fresh_number())?;
+            .reserve(&self.commit_lock.directory, LogShare::Close, len, last, || self.files.fresh_number());
+        let space = match space {
+            Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(None),
+            space => space?,
+        };
         let header = RecordHeader {
             kind: RecordKind::Close,
             synced_mark: self.log.durable_end(),
@@ -176,7 +176,7 @@ impl Store {
             .and_then(|()| self.log.sync_segment(&space.segment))
             .and_then(|()| self.log.sync_segment_starts(&self.commit_lock));
         written.inspect_err(|error| self.poison(error))?;
-        Ok(space.end)
+        Ok(Some(space.end))
     }
 }
 

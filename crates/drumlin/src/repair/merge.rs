@@ -150,13 +150,14 @@ impl<'a> Merge<'a> {
             let Some(Reverse(InputPosition { input, .. })) = self.heap.pop() else { break };
             all.extend(self.step(input));
         }
-        all.sort_by_key(|version| Reverse(version.seq));
+        // A value that is there in whole, as in the log, goes before pointers to it.
+        all.sort_by_key(|version| (Reverse(version.seq), version.kind == Kind::PutPointer));
         let (mut versions, mut copies): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
         for version in all {
             match versions.last() {
                 // Tables that a compaction had read have the versions that its outputs have.
                 Some(last) if last.seq == version.seq => {
-                    let is_copy = version.kind == Kind::PutPointer && version.value[..] != last.value[..];
+                    let is_copy = version.kind == Kind::PutPointer && last.kind == Kind::PutPointer;
                     copies.extend(is_copy.then_some(version));
                 }
                 _ => versions.push(version),

@@ -79,13 +79,11 @@ impl Store {
         let gone: BTreeSet<TableId> =
             edit.remove.iter().map(|(t, _)| *t).filter(|t| !live.contains(t)).collect();
         // An edit has a limited number of changes. It removes as many value files as fit.
-        let mut removals: Vec<Change> = values.removals().collect();
         let room = MAX_CHANGES.saturating_sub(changes.len() + more.len() + SPARE_CHANGES);
-        let later = removals.split_off(removals.len().min(room));
-        changes.append(&mut removals);
+        changes.extend(values.removals().take(room));
         let tables = gone.iter().map(|table| self.files.table_path(*table));
         let removed: Vec<PathBuf> =
-            tables.chain(values.gone.keys().map(|id| self.files.value_path(*id))).collect();
+            tables.chain(values.gone.keys().take(room).map(|id| self.files.value_path(*id))).collect();
         self.files.env.note(Note::EditRemoves { files: &removed });
         changes.extend_from_slice(more);
         changes.push(self.files.lease());
@@ -99,15 +97,28 @@ impl Store {
             paths.try_for_each(|path| unlink(&self.files.env, &path, FileKind::Value))?;
         }
         self.append_edit(control, Edit { changes }, may_be_on_disk)?;
-        for changes in later.chunks(MAX_CHANGES) {
-            // The tree is durable. The next open drops records of value files that no table points to.
-            let _ = self.append_edit(control, Edit { changes: changes.to_vec() }, || {});
-        }
         for (_, _, file) in tree.files().filter(|(_, _, f)| gone.contains(&f.id())) {
             file.table.retire();
         }
-        values.gone.values().for_each(|file| file.retire());
+        values.gone.values().take(room).for_each(|file| file.retire());
+        self.remove_value_files(control, &values, room);
         Ok(next)
+    }
+
+    /// Removes the value files of `values` after the first `done`. The tree without them is durable. What cannot be
+    /// removed now stays on disk, and the next open removes it, since no table points to it.
+    fn remove_value_files(&self, control: &mut Control, values: &ValueChanges, done: usize) {
+        let changes: Vec<Change> = values.removals().skip(done).collect();
+        let mut files = values.gone.values().skip(done);
+        for changes in changes.chunks(MAX_CHANGES) {
+            let files: Vec<_> = files.by_ref().take(changes.len()).collect();
+            let removed: Vec<PathBuf> = files.iter().map(|file| self.files.value_path(file.id())).collect();
+            self.files.env.note(Note::EditRemoves { files: &removed });
+            if self.append_edit(control, Edit { changes: changes.to_vec() }, || {}).is_err() {
+                return;
+            }
+            files.into_iter().for_each(|file| file.retire());
+        }
     }
 
     /// Appends an edit to the manifest. An edit that recovery would refuse is an error, and nothing is written. Any

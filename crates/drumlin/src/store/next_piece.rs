@@ -92,9 +92,12 @@ impl Store {
     }
 
     /// Returns how many bytes of values one piece may copy from value files with much garbage. No space is reserved for
-    /// them, so under a disk budget they are few.
-    pub(crate) fn most_copied(&self) -> u64 {
-        self.share_of_disk(FILE_SHARE).min(MOST_COPIED)
+    /// them, so under a disk budget they are few. They are a part of what flushes and compactions under way leave,
+    /// this piece included, since several pieces may copy at the same time.
+    pub(crate) fn room_for_copies(&self) -> u64 {
+        let spare = self.space_for_compactions();
+        let left = spare.saturating_sub(self.control.lock().reserved(spare));
+        (left / self.slots.count().max(1) as u64).min(self.share_of_disk(FILE_SHARE)).min(MOST_COPIED)
     }
 
     /// Returns the largest length of a table. Under a disk budget, a compaction in key order soon frees such tables.

@@ -66,11 +66,19 @@ struct OfKeyspace {
     is_frozen: bool,
     /// Share of the bytes of the last flush that went to value files.
     separated: f64,
+    /// What was saved before the open, while too little memory is left to watch keys.
+    unused: Option<Vec<u8>>,
 }
 
 impl OfKeyspace {
     fn new(most_watched: usize) -> OfKeyspace {
-        OfKeyspace { placer: Placer::new(most_watched), most_watched, is_frozen: false, separated: 1.0 }
+        OfKeyspace {
+            placer: Placer::new(most_watched),
+            most_watched,
+            is_frozen: false,
+            separated: 1.0,
+            unused: None,
+        }
     }
 }
 
@@ -133,7 +141,7 @@ impl Lifetimes {
     pub(crate) fn saved(&self, keyspace: KeyspaceId) -> Option<Vec<u8>> {
         let known = self.known.lock();
         match known.keyspaces.get(&keyspace) {
-            Some(of) => of.placer.save(),
+            Some(of) => of.unused.clone().or_else(|| of.placer.save()),
             None => known.saved.get(&keyspace).cloned(),
         }
     }
@@ -166,9 +174,10 @@ impl Lifetimes {
             most /= 2;
         }
         taken.fetch_add(Learner::most_bytes(most), Relaxed);
-        let placer = saved.and_then(|saved| Placer::restored(most, &saved));
         let new = OfKeyspace::new(most);
-        OfKeyspace { placer: placer.unwrap_or(new.placer), ..new }
+        let placer = saved.as_ref().and_then(|saved| Placer::restored(most, saved));
+        // A model without watched keys is not used. It may be again after the next open.
+        OfKeyspace { placer: placer.unwrap_or(new.placer), unused: saved.filter(|_| most == 0), ..new }
     }
 
     /// Grows one tree of a model, and begins a training if one is due.

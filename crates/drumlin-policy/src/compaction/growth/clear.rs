@@ -250,25 +250,30 @@ impl Clear<'_> {
         encode(self.cycle, &Units { lo: 1, hi: self.cycle.units, is_open: false })
     }
 
-    /// Returns the move of the oldest run into an empty V2, if most old bytes are in it. Another policy left it, and
-    /// merging it would rewrite everything.
+    /// Returns the move of a run into an empty V2: the oldest of V1 or, if V1 is empty too, the oldest old run of H if
+    /// most old bytes are in it. Another policy left it, and merging it would rewrite everything.
     fn move_oldest_run(&self, position: &Position<'_>, v1: u8, v2: u8) -> Option<Plan> {
-        if !self.level(v1).is_empty() || !self.level(v2).is_empty() || position.old.len() < 2 {
+        if !self.level(v2).is_empty() {
             return None;
+        }
+        if let Some(oldest) = self.level(v1).iter().min_by_key(|run| run.min_seq()) {
+            // The published form brings V1 into V2 part by part.
+            return if self.is_published { None } else { self.moved(oldest, v2) };
         }
         let oldest = position.old.iter().min_by_key(|run| run.view.min_seq())?;
-        if !oldest.idle || oldest.bytes < position.old_bytes / 2 {
+        let is_large = position.old.len() >= 2 && oldest.bytes >= position.old_bytes / 2;
+        if is_large { self.moved(oldest.view, v2) } else { None }
+    }
+
+    /// Returns the move of all of `run` to level `out`, unless a part of it is busy or damaged.
+    fn moved(&self, run: &RunView, out: u8) -> Option<Plan> {
+        if !run.files.iter().all(|file| file.state == FileState::Free) {
             return None;
         }
-        let files = oldest.view.files.iter().filter(|f| f.state == FileState::Free);
-        let take: Vec<Take> = files.map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
-        let reason = format!(
-            "cycle {}: the oldest run, {} of {} old, moves to level {v2}",
-            self.cycle.number,
-            size(oldest.bytes),
-            size(position.old_bytes)
-        );
-        let mut plan = Plan::new(take, v2, reason);
+        let take = run.files.iter().map(|f| Take { table: f.table, range: f.bounds.clone() }).collect();
+        let cycle = self.cycle.number;
+        let reason = format!("cycle {cycle}: the oldest run, {}, moves to level {out}", size(run.bytes()));
+        let mut plan = Plan::new(take, out, reason);
         plan.deadline = Some(self.deadline);
         close_plan(self.projected, &plan).ok().filter(|closed| closed.take.len() == plan.take.len())
     }

@@ -146,7 +146,8 @@ impl Tuning {
     /// Returns the size of a unit of the next cycle. It changes by a factor of two at most: a few short flushes before
     /// the end of a cycle say little.
     fn next_unit_kib(&self, previous: Option<u32>, flush: u64) -> u32 {
-        match (self.unit_kib(), previous.filter(|kib| *kib > 0)) {
+        // One KiB is what very short flushes have at least: it says nothing about later ones.
+        match (self.unit_kib(), previous.filter(|kib| *kib > 1)) {
             (Some(kib), Some(previous)) => kib.clamp(previous / 2, previous.saturating_mul(2)),
             (Some(kib), None) | (None, Some(kib)) => kib,
             (None, None) => in_kib(flush),
@@ -157,8 +158,7 @@ impl Tuning {
     fn unit_kib(&self) -> Option<u32> {
         let largest = self.flushes.iter().copied().max()?;
         let full: Vec<u64> = self.flushes.iter().copied().filter(|bytes| *bytes >= largest / 2).collect();
-        // 0 stands for a size that is not known.
-        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64).max(1))
+        Some(in_kib(full.iter().sum::<u64>() / full.len() as u64))
     }
 }
 
@@ -235,6 +235,7 @@ fn mix(input: &PolicyInput<'_>) -> Option<published::Mix> {
     })
 }
 
+/// Returns KiB, at least one: 0 stands for a size that is not known.
 fn in_kib(bytes: u64) -> u32 {
-    u32::try_from(bytes >> 10).unwrap_or(u32::MAX)
+    u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1)
 }
