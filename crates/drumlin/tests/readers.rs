@@ -73,7 +73,7 @@ fn readers_share_few_file_handles() {
         Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("option").open().expect("open")
     };
     let db = open();
-    let options = [("memtable_bytes", "16KiB"), ("file_bytes", "16KiB")];
+    let options = [("memtable_bytes", "16KiB"), ("file_bytes", "16KiB"), ("compression", "none")];
     let keyspace = db.keyspace_with("k", &options).expect("new");
     for number in 0..3000u32 {
         keyspace.put(number.to_be_bytes(), [7; 500]).expect("put");
