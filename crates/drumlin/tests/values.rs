@@ -261,6 +261,33 @@ fn a_repair_reads_copies_of_values_whose_first_file_is_gone() {
     check(&repaired.keyspace(&keyspace).expect("the keyspace"), &truth);
 }
 
+/// The log still has values in whole, a table points to their value file, and that file and the manifest are gone.
+#[test]
+fn a_repair_takes_values_from_the_log_before_pointers_that_lead_nowhere() {
+    let mem = MemEnv::new(23);
+    let db = open(&mem);
+    let keys = keyspace(&db, "512B");
+    let mut truth = Content::new();
+    for number in 0..20u32 {
+        let value = vec![number as u8; 700];
+        keys.put(number.to_be_bytes(), &value).expect("a put");
+        truth.insert(number.to_be_bytes().to_vec(), value);
+    }
+    db.flush().expect("flush");
+    let mem = mem.snapshot().image(ImageMode::None, 1);
+    assert!(!files(&mem, FileKind::Value).is_empty() && !files(&mem, FileKind::Log).is_empty());
+    for kind in [FileKind::Value, FileKind::Manifest] {
+        for path in files(&mem, kind) {
+            mem.env().fs().unlink(&path, kind).expect("removed");
+        }
+    }
+    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
+    assert!(report.keyspaces.iter().all(|keyspace| keyspace.lost == 0), "{report:?}");
+    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
+    let keyspace = repaired.keyspaces().into_iter().next().expect("a keyspace");
+    check(&repaired.keyspace(&keyspace).expect("the keyspace"), &truth);
+}
+
 /// A damaged value is an error that names file and offset, and other values stay readable. Repair loses that value
 /// only.
 #[test]

@@ -32,6 +32,10 @@ const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 const SAVE_PAUSE: u64 = 10_000_000;
 /// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
 const BUCKETS: usize = 256;
+/// Fewest keys of a bucket.
+const LEAST_KEYS: f64 = 64.0;
+/// Fewest bounds between buckets in a table for which its index is read. In a table with fewer, its first key is one.
+const LEAST_IN_TABLE: usize = 4;
 /// Bytes of a key between two buckets beyond what it shares with the one before.
 const SPLIT_BYTES: usize = 16;
 /// Bytes of all keys between buckets. With longer keys there are fewer buckets.
@@ -144,7 +148,9 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
 /// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
 /// runs. With one run buckets are equal. With several, a bucket has at most the keys of one bucket for each run.
 fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
-    let key_of = |(file, share)| key_near(file, share).unwrap_or_else(|| file.bounds.start.to_vec());
+    let key_of = |(file, share): (&FileMeta, Option<f64>)| {
+        share.and_then(|share| key_near(file, share)).unwrap_or_else(|| file.bounds.start.to_vec())
+    };
     // Runs are merged by their next samples, so that few keys are in memory.
     let mut runs: Vec<_> = samples(tree).into_iter().map(|run| run.into_iter().map(key_of)).collect();
     let next = |(run, samples): (usize, &mut _)| Iterator::next(samples).map(|key| Reverse((key, run)));
@@ -165,10 +171,12 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
     splits.into_iter().skip(joined - 1).step_by(joined).collect()
 }
 
-/// Returns places in each run of `tree`, in key order: files with shares of their entries. Between two places of a run
-/// are equally many keys, and there is one place between two buckets.
-fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, f64)>> {
-    let step = tree.filters().keys / BUCKETS as f64;
+/// Returns places in each run of `tree`, in key order: files with shares of their entries, or without one for the start
+/// of the file. Between two places of a run are about equally many keys, and there is one place between two buckets.
+fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, Option<f64>)>> {
+    let keys = tree.filters().keys;
+    let buckets = (keys / LEAST_KEYS).clamp(1.0, BUCKETS as f64).floor();
+    let step = keys / buckets;
     // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
     let (mut before, mut taken) = (0.0, 0.0);
     let mut runs = Vec::new();
@@ -176,10 +184,15 @@ fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, f64)>> {
         let mut samples = Vec::new();
         for file in &run.files {
             let keys = file.counts.keys as f64;
-            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < BUCKETS as f64 {
+            let mut shares = Vec::new();
+            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < buckets {
                 taken += 1.0;
-                samples.push((&**file, (taken * step - before) / keys));
+                shares.push(Some((taken * step - before) / keys));
             }
+            if (1..LEAST_IN_TABLE).contains(&shares.len()) {
+                shares = vec![None];
+            }
+            samples.extend(shares.into_iter().map(|share| (&**file, share)));
             before += keys;
         }
         runs.push(samples);
@@ -270,7 +283,7 @@ mod tests {
     #[test]
     fn buckets_are_equally_large_though_the_largest_run_has_a_hole() {
         let db = Db::builder("/s").env(MemEnv::new(6).env()).open().expect("open");
-        let options = [("filter_mode", "mnemosyne+"), ("compaction", "tiering:8"), ("file_bytes", "16KiB")];
+        let options = [("filter_mode", "mnemosyne+"), ("compaction", "tiering:8"), ("file_bytes", "128KiB")];
         let keys = db.keyspace_with("k", &options).expect("a keyspace");
         let put = |n: u32| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put");
         (0..40_000).filter(|n| !(20_000..30_000).contains(n)).for_each(put);
@@ -293,7 +306,7 @@ mod tests {
         let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
         // Keys that differ in their last bytes, so that bounds are long.
         let key = |n: u32| [&[7; 2000][..], &n.to_be_bytes()].concat();
-        (0..2560).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
+        (0..10_240).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
         db.flush().expect("flush");
         while keys.store.renew_buckets() {}
         let buckets = keys.state.density.density().buckets;
@@ -304,7 +317,7 @@ mod tests {
             buckets.count()
         );
         let mut sizes = vec![0; buckets.count()];
-        (0..2560).for_each(|n| sizes[buckets.of(&key(n))] += 1);
+        (0..10_240).for_each(|n| sizes[buckets.of(&key(n))] += 1);
         let (last, others) = sizes.split_last().expect("a bucket");
         let (least, most) = (others.iter().min().expect("some"), others.iter().max().expect("some"));
         assert!(*most <= least + 40 && *last <= most + 40, "{sizes:?}");
