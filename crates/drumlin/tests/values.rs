@@ -224,6 +224,15 @@ fn a_checkpoint_and_a_repair_have_all_values() {
     check(&repaired.keyspace("k").expect("the keyspace"), &truth);
 }
 
+/// Repairs the store, whose manifest is lost, and checks that its only keyspace has all of `truth`.
+fn check_repair(mem: &MemEnv, truth: &Content) {
+    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
+    assert!(report.keyspaces.iter().all(|keyspace| keyspace.lost == 0), "{report:?}");
+    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
+    let [name] = <[String; 1]>::try_from(repaired.keyspaces()).expect("one keyspace");
+    check(&repaired.keyspace(&name).expect("the keyspace"), truth);
+}
+
 /// A compaction has copied values. The first value file is gone, but not the table that points to it, and the manifest
 /// is lost: repair finds two pointers to a value and reads the one that leads to it.
 #[test]
@@ -254,11 +263,7 @@ fn a_repair_reads_copies_of_values_whose_first_file_is_gone() {
             mem.env().fs().unlink(&path, FileKind::Manifest).expect("removed");
         }
     }
-    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
-    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
-    let keyspace = repaired.keyspaces().into_iter().next().expect("a keyspace");
-    assert_eq!(report.keyspaces[0].lost, 0, "{report:?}");
-    check(&repaired.keyspace(&keyspace).expect("the keyspace"), &truth);
+    check_repair(&mem, &truth);
 }
 
 /// The log still has values in whole, a table points to their value file, and that file and the manifest are gone.
@@ -281,11 +286,7 @@ fn a_repair_takes_values_from_the_log_before_pointers_that_lead_nowhere() {
             mem.env().fs().unlink(&path, kind).expect("removed");
         }
     }
-    let report = repair_in(&mem.env(), Path::new(STORE), Path::new("/r"), |_| ()).expect("a repair");
-    assert!(report.keyspaces.iter().all(|keyspace| keyspace.lost == 0), "{report:?}");
-    let repaired = Db::builder("/r").env(mem.env()).open().expect("open the repaired store");
-    let keyspace = repaired.keyspaces().into_iter().next().expect("a keyspace");
-    check(&repaired.keyspace(&keyspace).expect("the keyspace"), &truth);
+    check_repair(&mem, &truth);
 }
 
 /// A damaged value is an error that names file and offset, and other values stay readable. Repair loses that value

@@ -7,8 +7,9 @@
 //! keyspace watches fewer keys, and in the end none, so that it has no model.
 //!
 //! The manifest keeps lifetimes, classes and model of a keyspace. They are saved when the store is closed, when a model
-//! is complete and with the counts of lookups; a crash loses what was learned since. Recent writes and watched keys are
-//! lost when the store is closed: until flushes meet keys again, they take them for new ones.
+//! is complete, when a keyspace is frozen, and with the counts of lookups; a crash loses what was learned since. Recent
+//! writes and watched keys are lost when the store is closed: until flushes meet keys again, they take them for new
+//! ones.
 //!
 //! Lock order: `training` before `known`. No other lock is taken under them.
 
