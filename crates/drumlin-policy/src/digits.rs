@@ -108,7 +108,7 @@ impl Digits {
 }
 
 /// Returns a key inside `range`, at the fraction `part / parts` of the way.
-pub(crate) fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
+pub fn between(range: &KeyRange, part: u64, parts: u64) -> Option<Key> {
     let digits = Digits::of(range);
     let (low, high) =
         (digits.number(&range.start), range.end.as_ref().map_or(u64::MAX, |e| digits.number(e)));

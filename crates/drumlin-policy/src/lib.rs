@@ -3,6 +3,7 @@
 //!
 //! - [`budget`]: the CPU budget of policy searches.
 //! - [`compaction`]: the compaction policies and their registry, [`by_name`].
+//! - [`digits`]: keys as numbers, for places between two keys.
 //! - [`filter`]: how many filter bits each table gets.
 //! - [`growth`]: the schedules of the growth policies, for simulators.
 //! - [`lifetime`]: how long a value is likely to live, and which values are written together.
@@ -28,7 +29,7 @@ extern crate std;
 
 pub mod budget;
 pub mod compaction;
-mod digits;
+pub mod digits;
 pub mod filter;
 pub mod growth;
 pub mod lifetime;

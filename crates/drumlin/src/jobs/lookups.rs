@@ -13,6 +13,7 @@ use crate::store::{Store, saved_statistics};
 use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
+use drumlin_policy::digits::between;
 use drumlin_policy::filter::density::Buckets;
 use drumlin_policy::filter::skip::skipped_until;
 use drumlin_types::Key;
@@ -32,10 +33,15 @@ const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 const SAVE_PAUSE: u64 = 10_000_000;
 /// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
 const BUCKETS: usize = 256;
-/// Fewest keys of a bucket.
+/// Samples of keys for each bucket. With one, buckets of several runs would be unequal: one could have the keys of one
+/// sample of each run.
+const SAMPLES_PER_BUCKET: usize = 4;
+/// Fewest keys between two samples of a run. The index of a table tells keys apart by blocks, which have about as many.
 const LEAST_KEYS: f64 = 64.0;
-/// Fewest bounds between buckets in a table for which its index is read. In a table with fewer, its first key is one.
+/// Fewest samples in a table for which its index is read. In a table with fewer, samples are estimated from its bounds.
 const LEAST_IN_TABLE: usize = 4;
+/// Resolution of places that are estimated from the bounds of a table.
+const PARTS: u64 = 1 << 20;
 /// Bytes of a key between two buckets beyond what it shares with the one before.
 const SPLIT_BYTES: usize = 16;
 /// Bytes of all keys between buckets. With longer keys there are fewer buckets.
@@ -146,10 +152,14 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
 /// near a share of the entries of a file.
 ///
 /// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
-/// runs. With one run buckets are equal. With several, a bucket has at most the keys of one bucket for each run.
+/// runs. With one run buckets are equal. With several, a bucket has at most the keys of one sample more for each run.
 fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
-    let key_of = |(file, share): (&FileMeta, Option<f64>)| {
-        share.and_then(|share| key_near(file, share)).unwrap_or_else(|| file.bounds.start.to_vec())
+    let key_of = |Sample { file, share, is_read }: Sample<'_>| {
+        let key = if is_read { key_near(file, share) } else { None };
+        key.unwrap_or_else(|| {
+            let part = (share * PARTS as f64) as u64;
+            between(&file.bounds, part, PARTS).unwrap_or_else(|| file.bounds.start.clone()).to_vec()
+        })
     };
     // Runs are merged by their next samples, so that few keys are in memory.
     let mut runs: Vec<_> = samples(tree).into_iter().map(|run| run.into_iter().map(key_of)).collect();
@@ -158,9 +168,13 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
     // The whole key of the last split, not what is kept of it: shortened keys have less in common.
     let mut last =
         tree.files().map(|(_, _, file)| &file.bounds.start).min().map_or_else(Vec::new, |key| key.to_vec());
-    let mut splits = Vec::with_capacity(BUCKETS);
+    let (mut splits, mut seen) = (Vec::with_capacity(BUCKETS), 0);
     while let Some(Reverse((key, run))) = heads.pop() {
         heads.extend(next((run, &mut runs[run])));
+        seen += 1;
+        if seen % SAMPLES_PER_BUCKET != 0 {
+            continue;
+        }
         let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
         splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
         last = key;
@@ -171,28 +185,35 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
     splits.into_iter().skip(joined - 1).step_by(joined).collect()
 }
 
-/// Returns places in each run of `tree`, in key order: files with shares of their entries, or without one for the start
-/// of the file. Between two places of a run are about equally many keys, and there is one place between two buckets.
-fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, Option<f64>)>> {
+/// A place in a file.
+struct Sample<'a> {
+    file: &'a FileMeta,
+    /// Share of the entries before it.
+    share: f64,
+    /// Whether the index of the file says which key is there.
+    is_read: bool,
+}
+
+/// Returns samples of each run of `tree`, in key order, with equally many keys between two of them.
+fn samples(tree: &Tree) -> Vec<Vec<Sample<'_>>> {
     let keys = tree.filters().keys;
-    let buckets = (keys / LEAST_KEYS).clamp(1.0, BUCKETS as f64).floor();
-    let step = keys / buckets;
+    let most = (keys / LEAST_KEYS).clamp(1.0, (BUCKETS * SAMPLES_PER_BUCKET) as f64).floor();
+    let step = keys / most;
     // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
     let (mut before, mut taken) = (0.0, 0.0);
     let mut runs = Vec::new();
     for run in tree.levels.iter().flat_map(|level| &level.runs) {
-        let mut samples = Vec::new();
+        let mut samples: Vec<Sample<'_>> = Vec::new();
         for file in &run.files {
             let keys = file.counts.keys as f64;
-            let mut shares = Vec::new();
-            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < buckets {
+            let first = samples.len();
+            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < most {
                 taken += 1.0;
-                shares.push(Some((taken * step - before) / keys));
+                samples.push(Sample { file, share: (taken * step - before) / keys, is_read: true });
             }
-            if (1..LEAST_IN_TABLE).contains(&shares.len()) {
-                shares = vec![None];
+            if samples.len() - first < LEAST_IN_TABLE {
+                samples[first..].iter_mut().for_each(|sample| sample.is_read = false);
             }
-            samples.extend(shares.into_iter().map(|share| (&**file, share)));
             before += keys;
         }
         runs.push(samples);
@@ -203,6 +224,7 @@ fn samples(tree: &Tree) -> Vec<Vec<(&FileMeta, Option<f64>)>> {
 #[cfg(test)]
 mod tests {
     use crate::api::db::Db;
+    use crate::api::keyspace::Keyspace;
     use drumlin_env::MemEnv;
 
     /// Half of the keys and all lookups are in the first tenth of the key space. The buckets follow the keys, and the
@@ -259,7 +281,7 @@ mod tests {
         let open = || Db::builder("/s").env(mem.env()).open().expect("open");
         let db = open();
         let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
-        (0..1000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
+        (0..2000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
         db.flush().expect("flush");
         while keys.store.renew_buckets() {}
         for n in (0..300_u32).cycle().take(20_000) {
@@ -293,10 +315,45 @@ mod tests {
         db.wait_idle().expect("idle");
         assert_eq!(keys.state.view().tree.runs(), 2);
         while keys.store.renew_buckets() {}
+        let sizes = sizes(&keys, 40_000);
+        assert!(sizes.len() > 150 && sizes.iter().all(|size| *size < 400), "{sizes:?}");
+    }
+
+    /// Keys in random order, so that each of twelve runs has keys everywhere. Tables of the first cases have too few
+    /// samples for their indexes to be read.
+    #[test]
+    fn buckets_of_many_runs_are_about_equally_large() {
+        const KEYS: u32 = 400_000;
+        for file_bytes in ["16KiB", "64KiB", "256KiB", "1MiB"] {
+            let db = Db::builder("/s").env(MemEnv::new(7).env()).open().expect("open");
+            let options =
+                [("filter_mode", "mnemosyne+"), ("compaction", "tiering:16"), ("file_bytes", file_bytes)];
+            let keys = db.keyspace_with("k", &options).expect("a keyspace");
+            for run in 0..12 {
+                let number = |n: u32| (u64::from(n) * 7919 % u64::from(KEYS)) as u32;
+                (run..KEYS).step_by(12).map(number).for_each(|n| {
+                    keys.put(n.to_be_bytes(), [7; 50]).expect("put");
+                });
+                db.flush().expect("flush");
+            }
+            db.wait_idle().expect("idle");
+            assert_eq!(keys.state.view().tree.runs(), 12);
+            while keys.store.renew_buckets() {}
+            let sizes = sizes(&keys, KEYS);
+            let most = sizes.iter().max().expect("a bucket");
+            assert!(
+                sizes.len() > 240 && *most < 2 * KEYS as usize / 256,
+                "{file_bytes}: {most} of {sizes:?}"
+            );
+        }
+    }
+
+    /// Returns how many of the keys below `count` each bucket has.
+    fn sizes(keys: &Keyspace, count: u32) -> Vec<usize> {
         let buckets = keys.state.density.density().buckets;
         let mut sizes = vec![0; buckets.count()];
-        (0..40_000_u32).for_each(|n| sizes[buckets.of(&n.to_be_bytes())] += 1);
-        assert!(sizes.len() > 200 && sizes.iter().all(|size| *size < 400), "{sizes:?}");
+        (0..count).for_each(|n| sizes[buckets.of(&n.to_be_bytes())] += 1);
+        sizes
     }
 
     /// With long keys there are fewer buckets, which are equally large.
@@ -306,7 +363,7 @@ mod tests {
         let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
         // Keys that differ in their last bytes, so that bounds are long.
         let key = |n: u32| [&[7; 2000][..], &n.to_be_bytes()].concat();
-        (0..10_240).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
+        (0..40_960).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
         db.flush().expect("flush");
         while keys.store.renew_buckets() {}
         let buckets = keys.state.density.density().buckets;
@@ -317,7 +374,7 @@ mod tests {
             buckets.count()
         );
         let mut sizes = vec![0; buckets.count()];
-        (0..10_240).for_each(|n| sizes[buckets.of(&key(n))] += 1);
+        (0..40_960).for_each(|n| sizes[buckets.of(&key(n))] += 1);
         let (last, others) = sizes.split_last().expect("a bucket");
         let (least, most) = (others.iter().min().expect("some"), others.iter().max().expect("some"));
         assert!(*most <= least + 40 && *last <= most + 40, "{sizes:?}");
