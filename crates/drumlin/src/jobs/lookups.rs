@@ -107,7 +107,7 @@ impl Store {
                 let rank = before as f64 + share * file.counts.entries as f64;
                 table.key_near(rank / (file.table_entries as f64).max(1.0))
             });
-            // Without its index, a file is one bucket at least.
+            // Without its index, samples are estimated from the bounds of the file.
             key.ok().flatten()
         });
         keyspace.density.renew(Buckets::new(splits), keys);
@@ -152,7 +152,8 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
 /// near a share of the entries of a file.
 ///
 /// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
-/// runs. With one run buckets are equal. With several, a bucket has at most the keys of one sample more for each run.
+/// runs. Where indexes are read and entries are equally large, buckets of one run are equal, and with several a bucket
+/// has at most the keys of one sample more for each run. Estimated samples can lie where a table has no keys.
 fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
     let key_of = |Sample { file, share, is_read }: Sample<'_>| {
         let key = if is_read { key_near(file, share) } else { None };
