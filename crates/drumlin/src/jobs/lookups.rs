@@ -7,19 +7,13 @@
 //! close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
 
 use crate::base::error::Result;
-use crate::keyspace::KeyspaceState;
 use crate::options::Adaptation;
 use crate::store::{Store, saved_statistics};
-use crate::version::{FileMeta, Tree};
+use crate::version::FileMeta;
 use drumlin_env::sync::atomic::Ordering::Relaxed;
 use drumlin_format::manifest::{Change, Edit, MAX_CHANGES};
-use drumlin_policy::digits::between;
-use drumlin_policy::filter::density::Buckets;
 use drumlin_policy::filter::skip::skipped_until;
-use drumlin_types::Key;
 use drumlin_types::contract::LookupStats;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Lookups per live file after which counts have decayed to half.
 const HALF_LIFE_PER_FILE: u64 = 256;
@@ -31,23 +25,6 @@ const EPOCHS: u64 = 16;
 const EPOCH_FACTOR: f64 = 0.957_603_280_698_573_6;
 /// Shortest time between two saves in microseconds: a save holds the control lock while the manifest is synced.
 const SAVE_PAUSE: u64 = 10_000_000;
-/// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
-const BUCKETS: usize = 256;
-/// Samples of keys for each bucket. With one, buckets of several runs would be unequal: one could have the keys of one
-/// sample of each run.
-const SAMPLES_PER_BUCKET: usize = 4;
-/// Fewest keys between two samples of a run. The index of a table tells keys apart by blocks, which have about as many.
-const LEAST_KEYS: f64 = 64.0;
-/// Fewest samples in a table for which its index is read. In a table with fewer, samples are estimated from its bounds.
-const LEAST_IN_TABLE: usize = 4;
-/// Resolution of places that are estimated from the bounds of a table.
-const PARTS: u64 = 1 << 20;
-/// Bytes of a key between two buckets beyond what it shares with the one before.
-const SPLIT_BYTES: usize = 16;
-/// Bytes of all keys between buckets. With longer keys there are fewer buckets.
-const MOST_SPLIT_BYTES: usize = 64 << 10;
-/// Change of the number of keys after which the buckets are renewed, as a share.
-const RENEWED_AT: f64 = 0.25;
 
 impl Store {
     /// Ends the decay epoch if it is over. Returns whether it was.
@@ -81,37 +58,6 @@ impl Store {
             self.save_lookups()?;
         }
         Ok(true)
-    }
-
-    /// Renews the buckets of the first keyspace whose number of keys has changed by more than a quarter since they were
-    /// made. Returns whether there was one. Keyspaces whose tables have equal filters need none.
-    pub(crate) fn renew_buckets(&self) -> bool {
-        self.keyspaces().iter().any(|keyspace| keyspace.filters_differ() && self.renew_buckets_of(keyspace))
-    }
-
-    fn renew_buckets_of(&self, keyspace: &KeyspaceState) -> bool {
-        let view = keyspace.view();
-        if !keyspace.density.checks(view.number()) {
-            return false;
-        }
-        let tree = &view.tree;
-        let keys = tree.filters().keys as u64;
-        let then = keyspace.density.keys();
-        if keys.abs_diff(then) as f64 <= RENEWED_AT * then as f64 {
-            return false;
-        }
-        let splits = splits(tree, |file, share| {
-            let key = file.table.open(&self.files.tables).and_then(|table| {
-                // The reference may be to a part of the table.
-                let before = if file.is_narrowed() { table.rank_by_index(&file.bounds.start)? } else { 0 };
-                let rank = before as f64 + share * file.counts.entries as f64;
-                table.key_near(rank / (file.table_entries as f64).max(1.0))
-            });
-            // Without its index, samples are estimated from the bounds of the file.
-            key.ok().flatten()
-        });
-        keyspace.density.renew(Buckets::new(splits), keys);
-        true
     }
 
     /// Writes the counts of all files and keyspaces, and what was learned about values, to the manifest.
@@ -148,84 +94,9 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
     file.skip_filter(until);
 }
 
-/// Returns the keys that divide the keys of `tree` into buckets of about equally many keys. `key_near` returns a key
-/// near a share of the entries of a file.
-///
-/// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
-/// runs. Where indexes are read and entries are equally large, buckets of one run are equal, and with several a bucket
-/// has at most the keys of one sample more for each run. Estimated samples can lie where a table has no keys.
-fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
-    let key_of = |Sample { file, share, is_read }: Sample<'_>| {
-        let key = if is_read { key_near(file, share) } else { None };
-        key.unwrap_or_else(|| {
-            let part = (share * PARTS as f64) as u64;
-            between(&file.bounds, part, PARTS).unwrap_or_else(|| file.bounds.start.clone()).to_vec()
-        })
-    };
-    // Runs are merged by their next samples, so that few keys are in memory.
-    let mut runs: Vec<_> = samples(tree).into_iter().map(|run| run.into_iter().map(key_of)).collect();
-    let next = |(run, samples): (usize, &mut _)| Iterator::next(samples).map(|key| Reverse((key, run)));
-    let mut heads: BinaryHeap<_> = runs.iter_mut().enumerate().filter_map(next).collect();
-    // The whole key of the last split, not what is kept of it: shortened keys have less in common.
-    let mut last =
-        tree.files().map(|(_, _, file)| &file.bounds.start).min().map_or_else(Vec::new, |key| key.to_vec());
-    let (mut splits, mut seen) = (Vec::with_capacity(BUCKETS), 0);
-    while let Some(Reverse((key, run))) = heads.pop() {
-        heads.extend(next((run, &mut runs[run])));
-        seen += 1;
-        if seen % SAMPLES_PER_BUCKET != 0 {
-            continue;
-        }
-        let shared = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
-        splits.push(Key::new(&key[..key.len().min(shared + SPLIT_BYTES)]));
-        last = key;
-    }
-    let bytes: usize = splits.iter().map(|split| split.len()).sum();
-    // Every `joined` buckets become one, so that all but the last stay equally large.
-    let joined = bytes.div_ceil(MOST_SPLIT_BYTES).max(1);
-    splits.into_iter().skip(joined - 1).step_by(joined).collect()
-}
-
-/// A place in a file.
-struct Sample<'a> {
-    file: &'a FileMeta,
-    /// Share of the entries before it.
-    share: f64,
-    /// Whether the index of the file says which key is there.
-    is_read: bool,
-}
-
-/// Returns samples of each run of `tree`, in key order, with equally many keys between two of them.
-fn samples(tree: &Tree) -> Vec<Vec<Sample<'_>>> {
-    let keys = tree.filters().keys;
-    let most = (keys / LEAST_KEYS).clamp(1.0, (BUCKETS * SAMPLES_PER_BUCKET) as f64).floor();
-    let step = keys / most;
-    // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
-    let (mut before, mut taken) = (0.0, 0.0);
-    let mut runs = Vec::new();
-    for run in tree.levels.iter().flat_map(|level| &level.runs) {
-        let mut samples: Vec<Sample<'_>> = Vec::new();
-        for file in &run.files {
-            let keys = file.counts.keys as f64;
-            let first = samples.len();
-            while keys > 0.0 && (taken + 1.0) * step <= before + keys && taken + 1.0 < most {
-                taken += 1.0;
-                samples.push(Sample { file, share: (taken * step - before) / keys, is_read: true });
-            }
-            if samples.len() - first < LEAST_IN_TABLE {
-                samples[first..].iter_mut().for_each(|sample| sample.is_read = false);
-            }
-            before += keys;
-        }
-        runs.push(samples);
-    }
-    runs
-}
-
 #[cfg(test)]
 mod tests {
     use crate::api::db::Db;
-    use crate::api::keyspace::Keyspace;
     use drumlin_env::MemEnv;
 
     /// Half of the keys and all lookups are in the first tenth of the key space. The buckets follow the keys, and the
@@ -299,85 +170,5 @@ mod tests {
             drop(keys);
             db.close().expect("close");
         }
-    }
-
-    /// The largest run has a hole, as while a compaction writes it. Another run has the keys there. Made from the
-    /// largest run alone, one bucket would have all of them.
-    #[test]
-    fn buckets_are_equally_large_though_the_largest_run_has_a_hole() {
-        let db = Db::builder("/s").env(MemEnv::new(6).env()).open().expect("open");
-        let options = [("filter_mode", "mnemosyne+"), ("compaction", "tiering:8"), ("file_bytes", "128KiB")];
-        let keys = db.keyspace_with("k", &options).expect("a keyspace");
-        let put = |n: u32| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put");
-        (0..40_000).filter(|n| !(20_000..30_000).contains(n)).for_each(put);
-        db.flush().expect("flush");
-        (20_000..30_000).for_each(put);
-        db.flush().expect("flush");
-        db.wait_idle().expect("idle");
-        assert_eq!(keys.state.view().tree.runs(), 2);
-        while keys.store.renew_buckets() {}
-        let sizes = sizes(&keys, 40_000);
-        assert!(sizes.len() > 150 && sizes.iter().all(|size| *size < 400), "{sizes:?}");
-    }
-
-    /// Keys in random order, so that each of twelve runs has keys everywhere. Tables of the first cases have too few
-    /// samples for their indexes to be read.
-    #[test]
-    fn buckets_of_many_runs_are_about_equally_large() {
-        const KEYS: u32 = 400_000;
-        for file_bytes in ["16KiB", "64KiB", "256KiB", "1MiB"] {
-            let db = Db::builder("/s").env(MemEnv::new(7).env()).open().expect("open");
-            let options =
-                [("filter_mode", "mnemosyne+"), ("compaction", "tiering:16"), ("file_bytes", file_bytes)];
-            let keys = db.keyspace_with("k", &options).expect("a keyspace");
-            for run in 0..12 {
-                let number = |n: u32| (u64::from(n) * 7919 % u64::from(KEYS)) as u32;
-                (run..KEYS).step_by(12).map(number).for_each(|n| {
-                    keys.put(n.to_be_bytes(), [7; 50]).expect("put");
-                });
-                db.flush().expect("flush");
-            }
-            db.wait_idle().expect("idle");
-            assert_eq!(keys.state.view().tree.runs(), 12);
-            while keys.store.renew_buckets() {}
-            let sizes = sizes(&keys, KEYS);
-            let most = sizes.iter().max().expect("a bucket");
-            assert!(
-                sizes.len() > 240 && *most < 2 * KEYS as usize / 256,
-                "{file_bytes}: {most} of {sizes:?}"
-            );
-        }
-    }
-
-    /// Returns how many of the keys below `count` each bucket has.
-    fn sizes(keys: &Keyspace, count: u32) -> Vec<usize> {
-        let buckets = keys.state.density.density().buckets;
-        let mut sizes = vec![0; buckets.count()];
-        (0..count).for_each(|n| sizes[buckets.of(&n.to_be_bytes())] += 1);
-        sizes
-    }
-
-    /// With long keys there are fewer buckets, which are equally large.
-    #[test]
-    fn bounds_of_buckets_take_little_memory() {
-        let db = Db::builder("/s").env(MemEnv::new(5).env()).open().expect("open");
-        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
-        // Keys that differ in their last bytes, so that bounds are long.
-        let key = |n: u32| [&[7; 2000][..], &n.to_be_bytes()].concat();
-        (0..40_960).for_each(|n| _ = keys.put(key(n), "value").expect("put"));
-        db.flush().expect("flush");
-        while keys.store.renew_buckets() {}
-        let buckets = keys.state.density.density().buckets;
-        let bytes: usize = buckets.splits().iter().map(|split| split.len()).sum();
-        assert!(
-            bytes <= super::MOST_SPLIT_BYTES && buckets.count() >= 28,
-            "{bytes} bytes, {} buckets",
-            buckets.count()
-        );
-        let mut sizes = vec![0; buckets.count()];
-        (0..40_960).for_each(|n| sizes[buckets.of(&key(n))] += 1);
-        let (last, others) = sizes.split_last().expect("a bucket");
-        let (least, most) = (others.iter().min().expect("some"), others.iter().max().expect("some"));
-        assert!(*most <= least + 40 && *last <= most + 40, "{sizes:?}");
     }
 }

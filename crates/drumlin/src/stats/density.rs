@@ -2,9 +2,9 @@
 //!
 //! Keyspaces whose tables all get equal filters count nothing. Reading threads count without a lock. The counts decay
 //! with those of the files (`jobs/lookups.rs`). Maintenance renews the buckets from samples of all runs when the number
-//! of keys has changed by more than a quarter, so that each bucket holds about as many keys as any other. Lookups that
-//! are counted during a renewal may be missing from the buckets, but never from the totals. The manifest keeps the
-//! decayed counts, like those of files. They are advisory: a crash loses the most recent.
+//! of keys has changed by more than a quarter (`jobs/buckets.rs`), so that each bucket holds about as many keys as any
+//! other. Lookups that are counted during a renewal may be missing from the buckets, but never from the totals. The
+//! manifest keeps the decayed counts, like those of files. They are advisory: a crash loses the most recent.
 
 use crate::base::cache_padded::CachePadded;
 use arc_swap::ArcSwap;

@@ -112,7 +112,7 @@ impl Table {
         Ok(fences.fence().map_or(self.properties().entries, |fence| fence.ordinal))
     }
 
-    /// Returns a key between two blocks of the table, near this share of its entries, 0 to 1. Reads the index only.
+    /// Returns a key between two blocks of the table, near this share of its blocks, 0 to 1. Reads the index only.
     pub(crate) fn key_near(&self, share: f64) -> Result<Option<Vec<u8>>> {
         let mut fences = FenceCursor::default();
         fences.seek_share(self, share)?;
