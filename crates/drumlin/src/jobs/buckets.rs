@@ -228,7 +228,8 @@ mod tests {
         let view = keys.state.view();
         let within =
             KeyRange::new(Key::new(&10_u32.to_be_bytes()), Some(Key::new(&(KEYS + 10).to_be_bytes())));
-        let places: [fn(&FileMeta, f64) -> Option<Vec<u8>>; 5] = [
+        type KeyNear = fn(&FileMeta, f64) -> Option<Vec<u8>>;
+        let places: [KeyNear; 5] = [
             |_, _| None,
             |_, _| Some(vec![]),
             |_, _| Some(vec![255; 9]),
