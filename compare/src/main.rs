@@ -54,6 +54,8 @@ const PROGRAM: Program = Program {
         #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-universal", form: rocksdb_options::Form::Universal },
         #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-deferred", form: rocksdb_options::Form::Deferred },
+        #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-blob", form: rocksdb_options::Form::Blob },
         #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-blob-forced", form: rocksdb_options::Form::BlobForced },

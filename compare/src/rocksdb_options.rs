@@ -1,10 +1,12 @@
-//! Options of RocksDB, in six forms. A comparison counts against the best of them.
+//! Options of RocksDB, in seven forms. A comparison counts against the best of them.
 //!
 //! - `rocksdb`: as shipped, with index and filter blocks on the heap and an LRU cache.
 //! - `rocksdb-tuned`: what its guides recommend for speed, with metadata on the heap.
 //! - `rocksdb-pinned`: the same, with metadata pinned in the block cache and write buffers charged to it, so that all
 //!   of it fits into the given memory.
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
+//! - `rocksdb-deferred`: `rocksdb-tuned` that compacts level 0 from 16 files on, and slows writers from 32: for loads
+//!   that may leave many runs behind.
 //! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
 //!   shipped: compactions move values out of the oldest quarter of the blob files. Blobs share the block cache.
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
@@ -15,7 +17,8 @@
 //! large as such a flush. The tuned forms may have as many bytes of write buffers as Drumlin has of memtables before
 //! either stops writers.
 //!
-//! Left at their defaults: triggers of slowdowns and stops by level 0, and `enable_pipelined_write`.
+//! Left at their defaults: triggers of slowdowns and stops by level 0 but in `rocksdb-deferred`,
+//! `enable_pipelined_write`, `async_wal_precreate`, which RocksDB turns off beside recycled logs, and `optimize_filters_for_hits`, since one store serves hits and absent keys.
 //!
 //! With direct I/O, all forms read past the page cache, and all but the first also flush and compact past it;
 //! otherwise all I/O goes through the page cache. Options without a setter in the crate are set as text.
@@ -50,6 +53,8 @@ pub enum Form {
     Pinned,
     /// Tuned, with universal compaction.
     Universal,
+    /// Tuned, with compactions of level 0 deferred.
+    Deferred,
     /// Tuned, with large values in blob files.
     Blob,
     /// The same, with forced garbage collection.
@@ -64,6 +69,8 @@ const BLOB_FILE_BYTES: u64 = 64 << 20;
 const BLOB_FORCE: f64 = 0.5;
 /// Number of level 0 files that start a compaction, by default.
 const LEVEL0_TRIGGER: u64 = 4;
+/// Numbers of level 0 files that start a compaction, slow writers and stop them, where compactions are deferred.
+const DEFERRED: [u64; 3] = [16, 32, 48];
 /// Fraction of the memory that Drumlin's memtables may take.
 const MEMTABLES: (u64, u64) = (3, 8);
 /// Most write buffers of a tuned store.
@@ -115,8 +122,8 @@ impl RocksDb {
                 _ => "",
             };
             let more = format!(
-                "block_based_table_factory={{index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
-                 separate_key_value_in_data_block=true;{pins}}}"
+                "block_based_table_factory={{index_block_search_type=kAuto;\
+                 uniform_cv_threshold=0.2;separate_key_value_in_data_block=true;{pins}}}"
             );
             options = options.get_options_from_string(&more).map_err(rocksdb::Error::into_string)?;
             options.set_memtable_whole_key_filtering(true);
@@ -124,10 +131,17 @@ impl RocksDb {
             options.set_max_write_buffer_number(write_buffers(config) as i32);
             options.set_recycle_log_file_num(recycled_logs(config));
             options.set_bytes_per_sync(BYTES_PER_SYNC);
+            options.set_skip_stats_update_on_db_open(true);
             options.set_max_bytes_for_level_base(LEVEL0_TRIGGER * config.flush_bytes());
         }
         if self.form == Form::Universal {
             options.set_compaction_style(DBCompactionStyle::Universal);
+        }
+        if self.form == Form::Deferred {
+            let [compact, slow, stop] = DEFERRED.map(|files| files as i32);
+            options.set_level_zero_file_num_compaction_trigger(compact);
+            options.set_level_zero_slowdown_writes_trigger(slow);
+            options.set_level_zero_stop_writes_trigger(stop);
         }
         if self.has_blobs() {
             options.set_enable_blob_files(true);
@@ -170,6 +184,7 @@ impl RocksDb {
     pub fn expected(&self, config: &EngineConfig) -> Vec<(&'static str, String)> {
         let yes = |is: bool| is.to_string();
         let direct = config.io == Io::Direct;
+        let level0_trigger = if self.form == Form::Deferred { DEFERRED[0] } else { LEVEL0_TRIGGER };
         let mut lines = vec![
             ("block_size", config.block_bytes.to_string()),
             ("cache_index_and_filter_blocks", yes(self.form == Form::Pinned)),
@@ -178,8 +193,12 @@ impl RocksDb {
             ("max_background_jobs", (1 + config.merges).to_string()),
             ("use_direct_reads", yes(direct)),
             ("use_direct_io_for_flush_and_compaction", yes(direct && self.is_tuned())),
-            ("level0_file_num_compaction_trigger", LEVEL0_TRIGGER.to_string()),
+            ("level0_file_num_compaction_trigger", level0_trigger.to_string()),
         ];
+        if self.form == Form::Deferred {
+            lines.push(("level0_slowdown_writes_trigger", DEFERRED[1].to_string()));
+            lines.push(("level0_stop_writes_trigger", DEFERRED[2].to_string()));
+        }
         if self.has_blobs() {
             let force = if self.form == Form::BlobForced { BLOB_FORCE } else { 1.0 };
             lines.extend([
@@ -204,6 +223,7 @@ impl RocksDb {
                 ("memtable_whole_key_filtering", yes(true)),
                 ("max_write_buffer_number", write_buffers(config).to_string()),
                 ("recycle_log_file_num", recycled_logs(config).to_string()),
+                ("skip_stats_update_on_db_open", yes(true)),
                 ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
                 ("max_bytes_for_level_base", (LEVEL0_TRIGGER * config.flush_bytes()).to_string()),
                 ("compaction_style", format!("kCompactionStyle{style}")),

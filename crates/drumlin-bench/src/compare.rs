@@ -89,7 +89,7 @@ pub struct Comparison {
     pub engine: String,
     /// Engine in the denominator.
     pub base: String,
-    /// Ratio of operations per second.
+    /// Ratio of operations per second, with the settling after the phase.
     pub throughput: Spread,
     /// Ratio of the CPU time of the calling threads, base over engine; larger is better.
     pub thread_cpu: Option<Spread>,
@@ -160,10 +160,10 @@ pub fn compare(phases: &[PhaseReport], engine: &str) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for base in engines.iter().filter(|base| *base != engine) {
         for name in names(phases, |phase| &phase.name) {
-            let rates = ratios(phases, &name, engine, base, |phase| Some(phase.ops_per_s));
+            let rates = ratios(phases, &name, engine, base, |phase| Some(phase.ops_per_s_settled()));
             let Some(throughput) = Spread::of(rates) else { continue };
             let cpu = ratios(phases, &name, base, engine, |phase| Some(phase.thread_cpu_us_per_op));
-            let noise = control_noise(phases, &name, engine, |phase| Some(phase.ops_per_s));
+            let noise = control_noise(phases, &name, engine, |phase| Some(phase.ops_per_s_settled()));
             let verdict = Verdict::of(&throughput, noise);
             comparisons.push(Comparison {
                 name,
@@ -190,6 +190,8 @@ mod tests {
             round,
             stream: stream.to_owned(),
             ops_per_s: rate,
+            ops: rate as u64,
+            seconds: 1.0,
             usable: rate > 0.5,
             ..PhaseReport::default()
         }

@@ -9,6 +9,7 @@
 //! over all RocksDBs of the report. A load counts with its settling.
 
 use crate::compare::{Spread, Verdict, control_noise, names, ratios};
+use crate::goals::rows::{ROWS, judge};
 use crate::report::model::{PhaseReport, Report};
 use std::fmt::Write;
 
@@ -125,7 +126,7 @@ Generated from the reports in `comparison/`; do not edit.
 
 - `us/op` is elapsed microseconds per operation: the time that the slowest thread spent in operations and, after a
   phase that writes, the time of the settling that follows, divided by the operations of all threads. Drawing the keys
-  does not count. Each value is the median of the usable rounds. Lower is better.
+  does not count. Each value is the median of the usable rounds, and lower is better.
 - Settling is a flush and a wait until no flush or compaction is pending. Before reads it is a compaction of the whole
   store into one sorted run instead, so loads compare only between commands with the same phases. Elsewhere a policy
   may leave runs that it does not want to merge: `sorted runs` and `space amp`, disk space over live keys and values,
@@ -148,6 +149,8 @@ Generated from the reports in `comparison/`; do not edit.
   `write amp` is the bytes that flushes and compactions write to tables and value files over key and value bytes
   written, without the log. It is below 1 where memtables absorb overwrites. A phase with few writes shows a large
   one if any compaction falls into it.
+- RocksDB is called through C, entry by entry, and has no coroutines, without which `async_io` does not help MultiGet.
+  Its forms: [the benchmark's README](../../compare/README.md). Space amplification counts log files.
 - The data fits into the memory, but for the four phases with 16 MiB. `ops` is the number of operations, and `--num`
   that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct. `overwrite` puts
   twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes, values of 100
@@ -156,11 +159,12 @@ Generated from the reports in `comparison/`; do not edit.
   of about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values of 4
   KiB. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
   `multiget` have 16 MiB and read past the page cache, and `readpagecache` has 16 MiB and reads through it.
-- Phases: `fillrandom` puts random keys, `fillbatch` in batches, `fillsync` syncs each put, `overwrite` puts keys again.
-  `readrandom` looks up keys of the store, `readmissing` absent ones, `readwhilewriting` keys beside a thread that
-  writes at a rate. `seekrandom` seeks and takes ten entries, `scan50` fifty, `readseq` scans all. `open` opens
-  the store and looks up a key. `values` writes each value once (`first`), writes keys again (`update`), looks up
-  (`get`) and scans.
+- Phases: `fillrandom` puts random keys, `fillbatch` in batches of 100; `fillsync` puts 20,000 keys of a loaded store
+  again and syncs each put; `overwrite` puts keys again and ends with a compaction of the whole store. `readrandom`
+  looks up keys of the store, `readmissing` absent ones, `readwhilewriting` keys for 20 seconds beside a thread that
+  writes at a rate. `seekrandom` seeks and takes ten entries, `scan50` fifty, `readseq` scans all. Lookups and seeks
+  make two passes of `--reads` operations. `open` opens the store and looks up a key, five times. `values` writes each
+  value once (`first`), writes keys again (`update`), looks up (`get`) and scans.
 - To repeat a row, check out its commit, build (`cd compare && cargo build --release`), and run `drumlin-compare
   COMMAND --db FOLDER` on a machine with as many cores, with the folder on a disk. Rows of different machines do not
   compare, nor do times of different reports.
@@ -172,6 +176,19 @@ const FIRST_TABLE: &str = "\
 |---|---|---:|---|---|---|---:|---:|---|---|---:|---:|---:|---|---|
 ";
 
+/// Text above the goals.
+const GOALS: &str = "
+## Goals
+
+A goal is a least ratio of Drumlin to the RocksDB with the least favourable median (`>=`), or for quantities of which
+less is better a greatest one (`<=`). `drumlin-compare goals` measures them with ten million entries, and YCSB with five
+million operations a phase; this table judges the reports above. Client CPU time is that of the threads that call the
+engine. Reasons for the missed ones: [performance](../design/performance.md#beside-rocksdb).
+
+| goal | quantity | target | report | ratio | which | verdict |
+|---|---|---|---|---|---|---|
+";
+
 /// Returns the page of `reports`, each with its name.
 pub fn page(reports: &[(String, Report)]) -> String {
     let mut out = format!("{HEAD}\n{FIRST_TABLE}");
@@ -179,8 +196,35 @@ pub fn page(reports: &[(String, Report)]) -> String {
         let phases = names(&report.phases, |phase| &phase.name);
         phases.iter().for_each(|name| add_line(title, report, name, &mut out));
     }
+    add_goals(reports, &mut out);
     reports.iter().for_each(|(title, report)| add_report(title, report, &mut out));
     out
+}
+
+/// Adds the goals with what the reports say about them.
+fn add_goals(reports: &[(String, Report)], out: &mut String) {
+    out.push_str(GOALS);
+    for row in &ROWS {
+        let mut is_measured = false;
+        for (title, report) in reports.iter().filter(|(title, _)| row.source.reports().contains(&&**title)) {
+            let Some(judged) = judge(row, &report.phases) else { continue };
+            let Spread { median, min, max, .. } = judged.spread;
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | [{title}](comparison/{title}.json) | {median:.2} ({min:.2}-{max:.2}) | {} | {} |",
+                row.what,
+                row.quantity.text(),
+                row.target(),
+                judged.base,
+                judged.verdict
+            );
+            is_measured = true;
+        }
+        if !is_measured {
+            let (what, quantity, target) = (row.what, row.quantity.text(), row.target());
+            let _ = writeln!(out, "| {what} | {quantity} | {target} | - | - | - | not measured |");
+        }
+    }
 }
 
 /// Adds the line of phase `name` of the report called `title` to the first table.

@@ -12,8 +12,6 @@ use std::path::PathBuf;
 /// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified, and a
 /// wrong one ends the run without numbers. Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate
 /// failed, 4 too noisy.
-///
-/// Not supported, because the engine lacks the feature: value separation and its garbage collection.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Benchmark family to run
@@ -36,11 +34,11 @@ pub struct AsDbBench {
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub benchmarks: Vec<String>,
 
-    /// Number of entries for --benchmarks
+    /// Number of entries for --benchmarks [default: 10 million]
     #[arg(long = "num", value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
 
-    /// Number of reads for --benchmarks
+    /// Number of reads of one pass for --benchmarks; there are two counted passes [default: by benchmark]
     #[arg(long = "reads", value_name = "N", value_parser = numbers::count)]
     pub reads: Option<u64>,
 }
@@ -72,15 +70,16 @@ pub struct Common {
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = numbers::threads)]
     pub threads: u32,
 
-    /// Rate of calls per second, even if earlier calls are unfinished; latency is measured from the intended start
+    /// Rate of calls per second of all threads together, even if earlier calls are unfinished; latency is measured
+    /// from the intended start [default: unlimited]
     #[arg(long, global = true, value_name = "OPS", value_parser = numbers::rate)]
     pub rate: Option<f64>,
 
-    /// Key size in bytes, if the family does not fix it
+    /// Key size in bytes, if the family does not fix it [default: 16]
     #[arg(long, global = true, alias = "key_size", value_name = "B", value_parser = numbers::key_size)]
     pub key_size: Option<usize>,
 
-    /// Value size in bytes, if the family does not fix it
+    /// Value size in bytes, if the family does not fix it [default: 100, or by family]
     #[arg(long, global = true, alias = "value_size", value_name = "B", value_parser = numbers::value_size)]
     pub value_size: Option<usize>,
 
@@ -88,19 +87,23 @@ pub struct Common {
     #[arg(long, global = true, value_name = "R", default_value_t = 0.5, value_parser = numbers::share)]
     pub value_ratio: f64,
 
-    /// Memory for block cache, memtables, filters and indexes together, such as 1GiB
+    /// Memory for block cache, memtables, filters and indexes together, such as 1GiB [default: by family; 3GiB for
+    /// micro and ycsb]
+    ///
+    /// Of RocksDB it is the block cache; its memtables, indexes and filters come on top, except with rocksdb-pinned.
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<u64>,
 
-    /// Memtable size
+    /// Memtable size in bytes, such as 64MiB [default: by family; 64MiB for micro and ycsb]
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub memtable: Option<u64>,
 
-    /// Size of the table files that compactions write
+    /// Size in bytes of the table files that compactions write, such as 64MiB [default: by family; 64MiB for micro
+    /// and ycsb]
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
     pub file_size: Option<u64>,
 
-    /// Filter bits per key; the `filters` family compares several values, separated by commas
+    /// Filter bits per key [default: 10, or by family]; the `filters` and `allotment` families compare several values
     #[arg(long, global = true, value_name = "N,..", value_delimiter = ',', value_parser = numbers::bits)]
     pub bits: Vec<f64>,
 
@@ -117,7 +120,7 @@ pub struct Common {
     #[arg(long, global = true, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
 
-    /// Durability of writes
+    /// Durability of writes [default: buffered, as RocksDB with its log and without sync]
     #[arg(long, global = true, value_enum)]
     pub durability: Option<Durability>,
 
@@ -266,10 +269,15 @@ pub struct MicroArgs {
     /// overwrite over 1 million entries]
     #[arg(value_delimiter = ',')]
     pub names: Vec<String>,
-    /// Number of entries [default: 10 million; quick: 1 million]
+    /// Number of entries [default: 10 million; 1 million with --scale quick, or if no name is given]
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
-    /// Number of operations in a read phase
+    /// Seconds of a phase of reads beside a writer, unless --reads is given [default: 20, less for under a million
+    /// entries]
+    #[arg(long, value_name = "S", conflicts_with = "reads", value_parser = numbers::seconds)]
+    pub duration: Option<f64>,
+    /// Number of operations of one pass of a read phase; lookups and seeks have two counted passes [default: by
+    /// benchmark]
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub reads: Option<u64>,
     /// Number of entries read after a seek
@@ -281,7 +289,7 @@ pub struct MicroArgs {
     /// Key format
     #[arg(long, value_enum, default_value_t = Keys::Hashed)]
     pub keys: Keys,
-    /// Write rate of the concurrent writer in bytes per second
+    /// Write rate of the concurrent writer in bytes per second; 1e6 is a megabyte
     #[arg(long, value_name = "B/s", default_value_t = 2e6, value_parser = numbers::rate)]
     pub write_rate: f64,
     /// Skew of the entries that reads and overwrites choose (zipf, such as 0.99) [default: uniform]
@@ -378,7 +386,7 @@ pub struct PipelineArgs {
     /// Load: fur (fill unique random), rrwr (read random, write random), or workers (fur with and without pipelining,
     /// with several numbers of compaction slots)
     pub kind: String,
-    /// Extra latency in microseconds of each 256 KiB request of flushes and compactions [default for workers: 2000]
+    /// Extra latency in microseconds of each 256 KiB request of flushes and compactions [default: 0; for workers 2000]
     #[arg(long, value_name = "US")]
     pub latency: Option<u64>,
     /// Numbers of compaction slots for the load workers
@@ -542,7 +550,7 @@ pub struct GateArgs {
     /// Reason for the lines that --update moves; with --only, each line can get its own
     #[arg(long, value_name = "TEXT", requires = "update")]
     pub reason: Option<String>,
-    /// Run only cases whose name contains NAME
+    /// Run only cases whose name contains NAME; it is an error if there is none
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
     /// Measure counts only, without instructions

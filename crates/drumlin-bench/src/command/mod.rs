@@ -54,6 +54,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
                 names: args.as_db_bench.benchmarks.clone(),
                 num: args.as_db_bench.num,
                 reads: args.as_db_bench.reads,
+                duration: None,
                 nexts: 10,
                 batch: 100,
                 keys: Keys::Dense,

@@ -59,6 +59,11 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     within(text, (Bound::Excluded(0.0), Bound::Included(1e12)))
 }
 
+/// Parses a duration in seconds, at most a day.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    within(text, (Bound::Excluded(0.0), Bound::Included(86_400.0)))
+}
+
 /// Parses a fraction of a size.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     within(text, 0.0..=1.0)

@@ -53,11 +53,16 @@ fn save(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes `results` as JSON. Until that succeeds, a former file stays as it is. A pipe or a device is written in place,
-/// and a link stays a link.
+/// Writes `results` as JSON, as [`replace`] does.
 pub(crate) fn write_json(path: &Path, results: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(results).map_err(|e| e.to_string())?;
     text.push('\n');
+    replace(path, &text)
+}
+
+/// Writes `text` as the new content of a file, which stays as it is until that succeeds. A pipe or a device is written
+/// in place, and a link stays a link.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let written = if is_special(path) {
         fs::write(path, text)
     } else {

@@ -123,6 +123,7 @@ fn of_micro(args: &MicroArgs, common: &Common) -> Result<Vec<Task>> {
     let sizes = micro::Sizes {
         num: args.num.unwrap_or(default),
         reads: args.reads,
+        duration: args.duration,
         nexts: args.nexts,
         batch: args.batch,
         key_bytes: common.key_size.unwrap_or(usual.key_bytes),

@@ -134,6 +134,8 @@ fn the_published_page_is_up_to_date() {
         let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
         assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
         assert_eq!(report.build.dirty, Some(false), "{}: sources that are in no commit", path.display());
+        let has_control = report.phases.iter().any(|phase| phase.engine == "drumlin#2");
+        assert!(has_control, "{}: without --aa the noise is not known", path.display());
         assert!(report.build.commit.is_some(), "{}: a build of an unknown commit", path.display());
         assert_eq!(report.build.profile, "release", "{}: a build without optimization", path.display());
         let unfinished = report.warnings.iter().any(|warning| warning.starts_with("unfinished"));

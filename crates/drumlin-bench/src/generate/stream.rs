@@ -113,7 +113,10 @@ impl Stream {
         trace: Option<Requests>,
     ) -> Stream {
         let threads = u64::from(phase.threads);
-        let share = phase.ops / threads + u64::from(u64::from(thread) < phase.ops % threads);
+        let share = match phase.seconds {
+            Some(_) => u64::MAX,
+            None => phase.ops / threads + u64::from(u64::from(thread) < phase.ops % threads),
+        };
         let population = Population {
             base,
             own: 0,
@@ -139,7 +142,7 @@ impl Stream {
     }
 
     /// Draws the next chunk into `chunk`. Returns false at the end of the stream. `is_present` says whether an id
-    /// used before the phase has an entry: reads of uniform ids skip ids without one.
+    /// used before the phase has an entry: reads of entries skip ids without one.
     pub fn fill(&mut self, chunk: &mut Chunk, is_present: &dyn Fn(u64) -> bool) -> Result<bool> {
         chunk.clear();
         while chunk.operations.len() < CHUNK && self.left > 0 {
@@ -210,7 +213,7 @@ impl Stream {
 
     fn draw_id(&mut self, index: usize, is_present: &dyn Fn(u64) -> bool) -> Option<u64> {
         let (_, action, chooser) = &mut self.actions[index];
-        let wants_entry = !action.writes() && target(action) == Target::Uniform;
+        let wants_entry = !action.writes() && !matches!(action, Action::GetAbsent(_));
         let mut id = chooser.next(&mut self.random, &mut self.population)?;
         for _ in 0..REDRAWS {
             if !wants_entry || id >= self.population.base || is_present(id) {

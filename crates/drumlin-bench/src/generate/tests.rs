@@ -50,7 +50,7 @@ fn ten_thousand_operations_have_golden_digests() {
     assert_eq!(text, GOLDEN);
 }
 
-const GOLDEN: [&str; 4] = ["ea56552e83a6626f", "82f8e44492dc3b36", "422cb5acc6f02967", "a791ce4ae87025ec"];
+const GOLDEN: [&str; 4] = ["07e92af6a48f9aa3", "cd17bb6b3fd29a81", "422cb5acc6f02967", "a791ce4ae87025ec"];
 
 #[test]
 fn xoshiro_is_the_published_one() {

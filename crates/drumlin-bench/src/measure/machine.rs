@@ -80,11 +80,11 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
         ("sse4.2", cfg!(target_feature = "sse4.2")),
     ];
     let best = features_of_cpu.iter().find(|(_, on)| *on).map_or("x86-64 or other", |(name, _)| name);
+    let changed = run("git", &[&["-C", CHECKOUT, "status", "--porcelain", "--"], &SOURCES[..]].concat());
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: run("git", &["-C", CHECKOUT, "rev-parse", "HEAD"]),
-        dirty: run("git", &[&["-C", CHECKOUT, "status", "--porcelain", "--"], &SOURCES[..]].concat())
-            .map(|text| !text.is_empty()),
+        dirty: changed.map(|text| !text.is_empty() || has_newer_sources()),
         rustc: run("rustc", &["--version"]),
         target_cpu: Some(best.to_owned()),
         profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
@@ -92,6 +92,20 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
         allocator: allocator.to_owned(),
         features,
     }
+}
+
+/// Returns whether a source is newer than this program: then the checkout is not what the program was built from.
+fn has_newer_sources() -> bool {
+    let listed = std::process::Command::new("git")
+        .args(["-C", CHECKOUT, "ls-files", "-z", "--full-name", "--"])
+        .args(SOURCES)
+        .output();
+    let modified = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let built = std::env::current_exe().ok().and_then(|program| modified(&program));
+    let (Ok(listed), Some(built)) = (listed, built) else { return true };
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let mut sources = text.split('\0').filter(|path| !path.is_empty());
+    sources.any(|path| modified(&Path::new(CHECKOUT).join(path)).is_none_or(|modified| modified > built))
 }
 
 /// Returns the free bytes available to this user in the file system of `dir`, which need not exist yet.

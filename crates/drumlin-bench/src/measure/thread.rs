@@ -38,6 +38,8 @@ pub struct Context<'a> {
     pub rate: Option<f64>,
     /// Number of operations in the window whose lowest rate is reported.
     pub window: Option<u64>,
+    /// Time after which the thread ends, even if operations are left.
+    pub seconds: Option<f64>,
 }
 
 /// Counts of one thread.
@@ -133,8 +135,11 @@ impl<'a> Thread<'a> {
     pub fn run(mut self, stream: &mut Stream) -> Result<Done> {
         let mut chunk = Chunk::default();
         let mut intended = self.context.rate.map(|rate| (process::wall(), 1e9 / rate, 0u64));
+        let end = self.context.seconds.map(|seconds| process::wall() + (seconds * 1e9) as u64);
         let mut ended = process::thread_cpu();
-        while stream.fill(&mut chunk, &|id| self.context.oracle.is_present(id))? {
+        while end.is_none_or(|end| process::wall() < end)
+            && stream.fill(&mut chunk, &|id| self.context.oracle.is_present(id))?
+        {
             let (wall, cpu) = (process::wall(), process::thread_cpu());
             self.done.drawing += cpu - ended;
             let ops_before = self.done.ops;

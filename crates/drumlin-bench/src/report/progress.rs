@@ -13,9 +13,27 @@ const REDRAWS: u8 = 10;
 /// State of the current phase.
 struct Present {
     title: String,
-    ops: u64,
+    goal: Goal,
     started: Instant,
     last: Sample,
+}
+
+/// What ends a phase.
+#[derive(Clone, Copy)]
+enum Goal {
+    Operations(u64),
+    Seconds(f64),
+}
+
+impl Goal {
+    /// Returns the length of the bar: operations, or milliseconds.
+    fn steps(self) -> u64 {
+        let steps = match self {
+            Goal::Operations(ops) => ops,
+            Goal::Seconds(seconds) => (seconds * 1e3) as u64,
+        };
+        steps.max(1)
+    }
 }
 
 /// The progress line.
@@ -28,7 +46,7 @@ impl Progress {
     /// Creates a progress line on stderr; with `quiet`, or if stderr is no terminal, nothing is printed.
     pub fn new(quiet: bool) -> Progress {
         let (title, started) = (String::new(), Instant::now());
-        let present = Present { title, ops: 0, started, last: Sample::default() };
+        let present = Present { title, goal: Goal::Operations(0), started, last: Sample::default() };
         Progress { bar: is_shown(quiet).then(bar), present: Mutex::new(present) }
     }
 
@@ -42,12 +60,15 @@ impl Progress {
         let mut present = self.present();
         *present = Present {
             title: format!("{engine} {}/{count} {}", position + 1, phase.name),
-            ops: phase.ops,
+            goal: match phase.seconds {
+                Some(seconds) => Goal::Seconds(seconds),
+                None => Goal::Operations(phase.ops),
+            },
             started: Instant::now(),
             last: Sample::default(),
         };
         if let Some(bar) = &self.bar {
-            bar.set_length(phase.ops.max(1));
+            bar.set_length(present.goal.steps());
             bar.set_position(0);
             bar.set_prefix(present.title.clone());
             bar.set_message(String::new());
@@ -58,7 +79,10 @@ impl Progress {
     pub fn show(&self, sample: &Sample) {
         let Some(bar) = &self.bar else { return };
         let mut present = self.present();
-        bar.set_position(sample.ops);
+        bar.set_position(match present.goal {
+            Goal::Operations(_) => sample.ops,
+            Goal::Seconds(_) => (sample.t * 1e3) as u64,
+        });
         bar.set_message(text(&present, sample));
         present.last = sample.clone();
     }
@@ -117,7 +141,11 @@ fn bar() -> ProgressBar {
 fn text(present: &Present, sample: &Sample) -> String {
     let now = (sample.ops.saturating_sub(present.last.ops)) as f64 / (sample.t - present.last.t).max(1e-9);
     let mean = sample.ops as f64 / present.started.elapsed().as_secs_f64().max(1e-9);
-    let mut text = format!("of {}, {now:.0}/s now, {mean:.0}/s mean", present.ops);
+    let goal = match present.goal {
+        Goal::Operations(ops) => ops.to_string(),
+        Goal::Seconds(seconds) => format!("{seconds:.0} s"),
+    };
+    let mut text = format!("of {goal}, {now:.0}/s now, {mean:.0}/s mean");
     if let Some(p99) = sample.p99_us {
         text += &format!(", p99 {p99:.1} us");
     }

@@ -1,9 +1,10 @@
 //! Micro benchmarks with the names of db_bench, on 16 + 100 bytes unless stated otherwise.
 //!
-//! Fills start with an empty store. Reads and overwrites need a loaded store: if no fill precedes them, each entry is
-//! loaded once in random order and the store is compacted to one run. Reads make an uncounted warm-up pass before two
-//! counted passes (scans, and reads beside a writer: one). Phases with little memory reopen the loaded store: the
-//! uncached ones read with direct I/O, `readpagecache` through the page cache.
+//! Fills other than `fillsync` start with an empty store. Reads, `fillsync` and overwrites need a loaded store: if no
+//! fill precedes them, each entry is loaded once in random order and the store is compacted to one run. Reads make an
+//! uncounted warm-up pass before two counted passes; scans make one. Reads beside a writer make one and last a number
+//! of seconds, so that the writer writes as much beside each engine. Phases with little memory reopen the loaded store:
+//! the uncached ones read with direct I/O, `readpagecache` through the page cache.
 //!
 //! A phase of a tenth of a second says little on a machine that others use too. So phases of cheap operations have a
 //! minimum number of operations, which takes them seconds in a store of a million entries.
@@ -20,7 +21,7 @@ pub const NAMES: [(&str, &str); 23] = [
     ("filluniquerandom", "put: each key once, in random order"),
     ("overwrite", "uniform put on the tree of filluniquerandom, twice as many; then a full merge"),
     ("fillbatch", "batches of 100 random puts, counted per entry"),
-    ("fillsync", "put that survives power loss"),
+    ("fillsync", "put of a random entry that survives power loss; 20,000 by default, on a loaded store"),
     ("readrandom", "get of a present key, all in memory"),
     ("readmissing", "get of an absent key, all in memory"),
     ("readuncached", "get with 16 MiB of memory and direct reads"),
@@ -32,9 +33,9 @@ pub const NAMES: [(&str, &str); 23] = [
     ("scan50", "new iterator, seek, 50 entries"),
     ("readseq", "the whole store forward, counted per entry"),
     ("readreverse", "the whole store backward, counted per entry"),
-    ("readwhilewriting", "get beside one writer"),
-    ("fwdrangewhilewriting", "new iterator, 10 entries forward, beside one writer"),
-    ("revrangewhilewriting", "new iterator, 10 entries backward, beside one writer"),
+    ("readwhilewriting", "get beside one writer, for 20 seconds"),
+    ("fwdrangewhilewriting", "new iterator, 10 entries forward, beside one writer, for 20 seconds"),
+    ("revrangewhilewriting", "new iterator, 10 entries backward, beside one writer, for 20 seconds"),
     ("mixed", "half put, half get, uniform"),
     ("open", "open of a closed store that nothing has cached, up to its first answer"),
     ("openlog", "the same with 100,000 puts in the log"),
@@ -54,6 +55,9 @@ pub const EXTRA: [(&str, &str); 2] = [
 pub struct Sizes {
     /// Number of entries in the store.
     pub num: u64,
+    /// Seconds of a phase of reads beside a writer. By default 20, and less in stores of less than a million entries.
+    /// Without effect if `reads` is set.
+    pub duration: Option<f64>,
     /// Number of reads in a read phase. By default it is the suite's number, at most 1.5 million, in proportion to
     /// `num`, and at least the minimum of the phase.
     pub reads: Option<u64>,
@@ -82,6 +86,7 @@ impl Default for Sizes {
         Sizes {
             num: 10_000_000,
             reads: None,
+            duration: None,
             nexts: 10,
             batch: 100,
             key_bytes: 16,
@@ -101,6 +106,8 @@ const OPENS: u64 = 5;
 const LOGGED: u64 = 100_000;
 /// Number of records in the suite, to which its read counts refer.
 const SUITE_RECORDS: f64 = 10e6;
+/// Seconds of a phase of reads beside a writer, with a million entries or more.
+const BESIDE_SECONDS: f64 = 20.0;
 /// Memory of the phases that read blocks from files.
 const SMALL_MEMORY: u64 = 16 << 20;
 
@@ -128,7 +135,9 @@ impl Sizes {
         let (forward, back) = (Direction::Forward, Direction::Back);
         let nexts = Entries::Fixed(self.nexts);
         let (seeks, ranges) = (self.at_least(300_000, 300_000), self.at_least(1_000_000, 1_000_000));
-        let beside = |phase: Phase| Phase { writer: Some(self.write_rate), ..phase };
+        let seconds = self.duration.unwrap_or_else(|| BESIDE_SECONDS * (self.num as f64 / 1e6).min(1.0));
+        let seconds = self.reads.is_none().then_some(seconds);
+        let beside = |phase: Phase| Phase { writer: Some(self.write_rate), seconds, ..phase };
         let phase = match name {
             "fillseq" | "filluniquerandom" => {
                 Phase::of(name, self.num, Action::Put(Target::New)).on_empty().then(After::Idle)
@@ -141,7 +150,8 @@ impl Sizes {
                 .then(After::Idle),
             "fillsync" => {
                 let ops = self.reads.unwrap_or_else(|| self.num.min(20_000));
-                let phase = Phase::of(name, ops, Action::Put(Target::Below(self.num))).on_empty();
+                // Not on an empty store: RocksDB reuses log files, but has none to reuse before its first flushes.
+                let phase = Phase::of(name, ops, Action::Put(Target::Below(self.num)));
                 Phase { durability: Some(Durability::Sync), ..phase }
             }
             "overwrite" => Phase::of(name, 2 * self.num, Action::Put(drawn)).then(After::Compact),
@@ -224,7 +234,8 @@ fn workload(names: &[String], sizes: &Sizes) -> Result<Workload> {
         let is_scan = phase.mix.iter().any(|(_, action)| matches!(action, Action::Scan(_)));
         if reads && phase.ops > 0 {
             let ops = if is_scan { 1 } else { phase.ops };
-            let warm = Phase { name: format!("{name} warm"), ops, writer: None, ..phase.clone() };
+            let warm =
+                Phase { name: format!("{name} warm"), ops, writer: None, seconds: None, ..phase.clone() };
             phases.push(warm.unreported());
         }
         let passes = if is_read && !is_scan { 2 } else { 1 };

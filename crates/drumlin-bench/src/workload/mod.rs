@@ -104,8 +104,11 @@ pub struct Conditions {
 pub struct Phase {
     /// Name in reports.
     pub name: String,
-    /// Number of operations over all threads.
+    /// Number of operations over all threads. Without effect if `seconds` is set.
     pub ops: u64,
+    /// Time after which the phase ends, in place of a number of operations. What a concurrent writer writes then does
+    /// not depend on how fast the engine reads.
+    pub seconds: Option<f64>,
     /// Kinds of operations, each with its weight.
     pub mix: Vec<(f64, Action)>,
     /// Number of threads.
@@ -139,6 +142,7 @@ impl Phase {
         Phase {
             name: name.to_owned(),
             ops,
+            seconds: None,
             mix: mix.iter().copied().filter(|(weight, _)| *weight > 0.0).collect(),
             threads: 1,
             durability: None,

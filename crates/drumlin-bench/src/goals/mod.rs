@@ -1,0 +1,232 @@
+//! Performance goals of Drumlin against RocksDB.
+//!
+//! A goal is a phase of a workload and a minimum ratio of throughput, drumlin over the best of the RocksDBs in the run.
+//! For quantities where less is better, it is a maximum ratio. Loads count with the work that they leave behind. A
+//! verdict needs three usable rounds. Goals that need a feature that the engine does not have yet are listed as not
+//! measured.
+
+pub(crate) mod rows;
+
+use crate::command::args::{Common, GoalsArgs, Scale};
+use crate::command::ended::Ended;
+use crate::command::measured::measured;
+use crate::command::program::Program;
+use crate::command::published::{publish, unfinished, write_files};
+use crate::engine::{Compression, EngineConfig, Result};
+use crate::report::model::{PhaseReport, Report};
+use crate::report::table::aligned;
+use crate::rounds::Task;
+use crate::workload::{Workload, dynamic, micro, ycsb};
+use rows::Source::{self, AtRate, Dynamic, Large, Small, Ycsb};
+use rows::{BASELINE, Judged, ROWS, Row, judge};
+
+/// Goals without a measurement, and what they need.
+const NOT_MEASURED: [(u32, &str); 3] = [
+    (20, "YCSB --dist arce: run `ycsb --dist arce`"),
+    (23, "filter memory: filters of one size everywhere; also row 24"),
+    (25, "gc bytes: run `values --set value_threshold=1KiB`"),
+];
+
+/// Measures the goals selected by `args`.
+pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
+    let bases: Vec<&str> = program.engines.iter().map(|kind| kind.name()).collect();
+    let bases: Vec<&str> = bases.into_iter().filter(|name| name.starts_with(BASELINE)).collect();
+    if bases.is_empty() {
+        return Ended::Usage(
+            "the goals compare with RocksDB, which this program does not include; use drumlin-compare".into(),
+        );
+    }
+    if let Some(flag) = without_effect(common) {
+        return Ended::Usage(format!("{flag}: the goals have settings of their own"));
+    }
+    let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+    let mut common = common.clone();
+    if common.engines.is_empty() {
+        common.engines = std::iter::once("drumlin").chain(bases.iter().copied()).map(str::to_owned).collect();
+    }
+    let mut slowest = f64::INFINITY;
+    let mut whole: Option<Report> = None;
+    let mut lines =
+        vec![["row", "what", "ratio", "min", "max", "target", "against", "verdict"].map(str::to_owned)];
+    for source in sources(&rows) {
+        let mut common = common.clone();
+        if source == AT_RATE {
+            common.rate = Some(RATE_SHARE * slowest);
+        }
+        let outcome = task(source, &common).and_then(|task| measured(&[task], &common, program));
+        let report = match outcome {
+            Ok(report) => report,
+            Err(what) => return Ended::Failed(what),
+        };
+        // Files hold the phases of all sources. They are written at the end.
+        let shown = Common { json: None, html: None, tsv: None, ..common };
+        if let Err(what) = publish(&report, &shown) {
+            return Ended::Failed(what);
+        }
+        for row in rows.iter().filter(|row| group(row.source) == source) {
+            lines.push(line(row, &report.phases));
+        }
+        if source == FILL {
+            slowest = report.phases.iter().map(|phase| phase.ops_per_s).fold(f64::INFINITY, f64::min);
+        }
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => {
+                whole.phases.extend(report.phases);
+                whole.warnings.extend(report.warnings);
+                whole.machine.calibration.extend(report.machine.calibration);
+            }
+        }
+    }
+    if let Err(what) = whole.map_or(Ok(()), |whole| write_files(&whole, &common)) {
+        return Ended::Failed(what);
+    }
+    if let Some(path) = &common.json {
+        let _ = std::fs::remove_file(unfinished(path));
+    }
+    let lines: Vec<Vec<String>> = lines.into_iter().map(|line| line.to_vec()).collect();
+    let mut text = aligned(&lines, 2);
+    for (number, why) in NOT_MEASURED.iter().filter(|(n, _)| args.rows.is_empty() || args.rows.contains(n)) {
+        text += &format!("{number}: not measured: {why}\n");
+    }
+    print!("\n{text}");
+    Ended::Done
+}
+
+/// Returns one line of the table.
+fn line(row: &Row, phases: &[PhaseReport]) -> [String; 8] {
+    let text = |value: f64| format!("{value:.2}");
+    let (ratio, base, verdict) = match judge(row, phases) {
+        None => (["-"; 3].map(str::to_owned), "-".to_owned(), "not measured"),
+        Some(Judged { spread, base, verdict }) => {
+            ([spread.median, spread.min, spread.max].map(text), base, verdict)
+        }
+    };
+    let [median, min, max] = ratio;
+    [row.number.to_string(), row.what.to_owned(), median, min, max, row.target(), base, verdict.to_owned()]
+}
+
+/// Names of the group of [`AtRate`] and of the group that determines its rate.
+const AT_RATE: &str = "small fillrandom at a rate";
+const FILL: &str = "small fillrandom";
+/// Fraction of the slowest engine's rate at which [`AtRate`] runs.
+const RATE_SHARE: f64 = 0.6;
+
+/// Name of the group of reads beside a writer, which changes the store.
+const BESIDE: &str = "small reads beside a writer";
+
+/// Phases with little memory. They are a group of their own, because they are slow where blocks come from the device.
+const UNCACHED: [&str; 4] = ["readuncached", "readuncached16", "multiget", "readpagecache"];
+
+/// Returns the group that is measured in one run; goals of one source share their store.
+fn group(source: Source) -> &'static str {
+    match source {
+        AtRate => AT_RATE,
+        Small(name) | Large(name) if name.starts_with("fill") => match source {
+            Small("fillrandom") => FILL,
+            Small("fillbatch") => "small fillbatch",
+            Small(_) => "small fillsync",
+            _ => "large fillrandom",
+        },
+        Small(name) if UNCACHED.contains(&name) => "small uncached",
+        Small("readwhilewriting") => BESIDE,
+        Small(_) => "small reads",
+        Large(_) => "large fillrandom",
+        Ycsb(_) => "ycsb",
+        Dynamic("I") => "dynamic I",
+        Dynamic(_) => "dynamic II",
+    }
+}
+
+/// Returns a flag of `common` that would change nothing here, if there is one.
+fn without_effect(common: &Common) -> Option<&'static str> {
+    let flags = [
+        (!common.set.is_empty(), "--set"),
+        (!common.bits.is_empty(), "--bits"),
+        (!common.policy.is_empty(), "--policy"),
+        (common.compression != Compression::None, "--compression"),
+        (common.durability.is_some(), "--durability"),
+        (common.key_size.is_some(), "--key-size"),
+        (common.value_size.is_some(), "--value-size"),
+        (common.file_size.is_some(), "--file-size"),
+        (common.merges != 1, "--compaction-slots"),
+        (common.rate.is_some(), "--rate"),
+    ];
+    flags.into_iter().find(|(is_set, _)| *is_set).map(|(_, flag)| flag)
+}
+
+fn sources(rows: &[&Row]) -> Vec<&'static str> {
+    let mut sources: Vec<&'static str> = Vec::new();
+    for row in rows {
+        let tells = (row.source == AtRate && !sources.contains(&FILL)).then_some(FILL);
+        sources.extend(tells);
+        if !sources.contains(&group(row.source)) {
+            sources.push(group(row.source));
+        }
+    }
+    sources
+}
+
+fn task(group: &str, common: &Common) -> Result<Task> {
+    let factor = match common.scale {
+        None => 1.0,
+        Some(Scale::Quick) => 0.1,
+        Some(Scale::Factor(factor)) => factor,
+    };
+    let mut config =
+        EngineConfig { memory_bytes: common.memory.unwrap_or(3 << 30), ..EngineConfig::default() };
+    config.in_memory = common.in_memory;
+    config.io = common.io.unwrap_or_default();
+    let scaled = |n: u64| crate::workload::scaled(n, factor);
+    let micro = |names: &[&str], num: u64, key_bytes: usize, value_bytes: usize| -> Result<Workload> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let sizes = micro::Sizes { num, key_bytes, value_bytes, ..micro::Sizes::default() };
+        micro::workloads(&names, &sizes)?.pop().ok_or_else(|| "no workload".to_owned())
+    };
+    const READS: [&str; 6] = ["readrandom", "readmissing", "seekrandom", "scan50", "readseq", "overwrite"];
+    let workload = match group {
+        FILL => micro(&["fillrandom"], scaled(10_000_000), 16, 100)?,
+        AT_RATE => {
+            let mut workload = micro(&["fillrandom"], scaled(10_000_000), 16, 100)?;
+            workload.phases.iter_mut().for_each(|phase| phase.rate = common.rate);
+            workload
+        }
+        "small fillbatch" => micro(&["fillbatch"], scaled(10_000_000), 16, 100)?,
+        "small fillsync" => micro(&["fillsync"], scaled(10_000_000), 16, 100)?,
+        "small reads" => micro(&READS, scaled(10_000_000), 16, 100)?,
+        BESIDE => micro(&["readwhilewriting"], scaled(10_000_000), 16, 100)?,
+        "small uncached" => micro(&UNCACHED, scaled(10_000_000), 16, 100)?,
+        "large fillrandom" => micro(&["fillrandom"], scaled(2_000_000), 24, 1000)?,
+        "ycsb" => {
+            let sizes = ycsb::Sizes {
+                records: scaled(10_000_000),
+                ops: scaled(5_000_000),
+                value_bytes: 100,
+                value_ratio: common.value_ratio,
+                threads: common.threads,
+                distribution: ycsb::Distribution::Ycsb,
+                update: ycsb::Update::Whole,
+            };
+            ycsb::workload("all", &sizes)?
+        }
+        plan => {
+            let memtable_bytes = common.memtable.unwrap_or(2 << 20);
+            config = EngineConfig { memory_bytes: 64 << 20, memtable_bytes, ..config };
+            dynamic::workload(plan.trim_start_matches("dynamic "), factor / 16.0)?
+        }
+    };
+    Ok(Task { workload, config })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_workload() {
+        let rows: Vec<&Row> = ROWS.iter().collect();
+        assert_eq!(sources(&rows).len(), 11);
+        assert!(rows.iter().all(|row| row.target > 0.0));
+    }
+}

@@ -1,0 +1,295 @@
+//! The goals themselves, and how a measurement is judged by them.
+//!
+//! `bench goals` and the page of the comparison share them.
+
+use crate::compare::{LEAST_ROUNDS, NO_DIFFERENCE, Spread, names, ratios};
+use crate::report::model::PhaseReport;
+
+/// Engine whose goals these are.
+const OURS: &str = "drumlin";
+/// Beginning of the names of the engines that goals compare with.
+pub(crate) const BASELINE: &str = "rocksdb";
+
+/// Quantity that a goal compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Quantity {
+    /// Operations per second; more is better.
+    Throughput,
+    /// Operations per second of a phase that writes and its settling, which is flushes and compactions until none is
+    /// pending; more is better.
+    Settled,
+    /// Operations per second of the calling thread's CPU time; more is better.
+    PerCpu,
+    /// Table bytes written over bytes ingested (write amplification); less is better.
+    WriteAmp,
+    /// Peak disk space over live bytes; less is better.
+    PeakSpace,
+    /// CPU time per operation outside the calling threads, without the drawing of keys; less is better.
+    BackgroundCpu,
+    /// 99.9th percentile of call latency; less is better.
+    Tail,
+}
+
+impl Row {
+    /// Returns the target with its direction.
+    pub(crate) fn target(&self) -> String {
+        format!("{} {}", if self.quantity.less_is_better() { "<=" } else { ">=" }, self.target)
+    }
+}
+
+impl Quantity {
+    fn less_is_better(self) -> bool {
+        matches!(self, Quantity::WriteAmp | Quantity::PeakSpace | Quantity::BackgroundCpu | Quantity::Tail)
+    }
+
+    /// Returns the quantity in words.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Quantity::Throughput => "operations per second",
+            Quantity::Settled => "operations per second, with settling",
+            Quantity::PerCpu => "operations per second of client CPU time",
+            Quantity::WriteAmp => "write amplification",
+            Quantity::PeakSpace => "peak space amplification",
+            Quantity::BackgroundCpu => "background CPU time per operation",
+            Quantity::Tail => "p99.9",
+        }
+    }
+
+    fn of(self, phase: &PhaseReport) -> Option<f64> {
+        match self {
+            Quantity::Throughput => Some(phase.ops_per_s),
+            Quantity::Settled => Some(phase.ops_per_s_settled()),
+            Quantity::PerCpu => (phase.thread_cpu_us_per_op > 0.0).then(|| 1e6 / phase.thread_cpu_us_per_op),
+            Quantity::WriteAmp => phase.write_amp,
+            Quantity::PeakSpace => phase.space_amp.peak,
+            Quantity::Tail => phase.latency_us.p99_9,
+            Quantity::BackgroundCpu => {
+                Some((phase.process_cpu_us_per_op - phase.thread_cpu_us_per_op).max(f64::MIN_POSITIVE))
+            }
+        }
+    }
+}
+
+/// A goal: one row of the table.
+pub(crate) struct Row {
+    pub(crate) number: u32,
+    /// Name of the goal.
+    pub(crate) what: &'static str,
+    /// Name of the phase in reports.
+    pub(crate) phase: &'static str,
+    pub(crate) source: Source,
+    pub(crate) quantity: Quantity,
+    pub(crate) target: f64,
+}
+
+/// Workload that contains the phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// Micro benchmark with 16-byte keys and 100-byte values.
+    Small(&'static str),
+    /// Micro benchmark with 24-byte keys and 1000-byte values.
+    Large(&'static str),
+    /// The load of 16 + 100 bytes at 60 % of the rate of the slowest engine; latency is measured from the intended
+    /// start of each call.
+    AtRate,
+    /// YCSB workload.
+    Ycsb(&'static str),
+    /// All phases of a dynamic plan together.
+    Dynamic(&'static str),
+}
+
+impl Source {
+    /// Returns the names of the published reports that have the phases of this workload.
+    pub(crate) fn reports(self) -> &'static [&'static str] {
+        match self {
+            Small("fillbatch") => &["batch"],
+            Small("fillsync") => &["sync"],
+            Small("readuncached" | "readuncached16" | "multiget" | "readpagecache") => &["uncached"],
+            Small("readwhilewriting") => &["beside-writer"],
+            Small("overwrite") => &["overwrite"],
+            Small(_) => &["small", "large"],
+            Large(_) => &["kib"],
+            AtRate => &["rate"],
+            Ycsb(_) => &["ycsb", "ycsb-large"],
+            Dynamic(_) => &[],
+        }
+    }
+}
+
+const fn row(
+    number: u32,
+    what: &'static str,
+    phase: &'static str,
+    source: Source,
+    quantity: Quantity,
+    target: f64,
+) -> Row {
+    Row { number, what, phase, source, quantity, target }
+}
+
+use Quantity::{BackgroundCpu, PeakSpace, PerCpu, Settled, Tail, Throughput, WriteAmp};
+use Source::{AtRate, Dynamic, Large, Small, Ycsb};
+
+pub(crate) const ROWS: [Row; 28] = [
+    row(1, "fillrandom 16+100", "micro fillrandom", Small("fillrandom"), Settled, 4.0),
+    row(2, "fillrandom 24+1000", "micro fillrandom", Large("fillrandom"), Settled, 1.8),
+    row(3, "fillbatch", "micro fillbatch", Small("fillbatch"), Settled, 2.5),
+    row(4, "fillsync", "micro fillsync", Small("fillsync"), Throughput, 1.0),
+    row(5, "readrandom cached", "micro readrandom", Small("readrandom"), PerCpu, 2.3),
+    row(6, "readmissing cached", "micro readmissing", Small("readmissing"), PerCpu, 1.6),
+    row(7, "readuncached", "micro readuncached", Small("readuncached"), Throughput, 1.0),
+    row(8, "multiget of 32, uncached", "micro multiget", Small("multiget"), Throughput, 3.0),
+    row(8, "16 threads, uncached", "micro readuncached16", Small("readuncached16"), Throughput, 1.2),
+    row(9, "readpagecache", "micro readpagecache", Small("readpagecache"), Throughput, 1.6),
+    row(10, "seekrandom", "micro seekrandom", Small("seekrandom"), PerCpu, 2.2),
+    row(11, "readseq", "micro readseq", Small("readseq"), PerCpu, 2.2),
+    row(12, "YCSB A", "ycsb A", Ycsb("a"), Settled, 2.3),
+    row(13, "YCSB B", "ycsb B", Ycsb("b"), Settled, 2.0),
+    row(14, "YCSB C", "ycsb C", Ycsb("c"), Settled, 2.0),
+    row(15, "YCSB D", "ycsb D", Ycsb("d"), Settled, 2.5),
+    row(16, "YCSB E", "ycsb E", Ycsb("e"), Settled, 2.0),
+    row(16, "scan50", "micro scan50", Small("scan50"), PerCpu, 2.2),
+    row(17, "YCSB F", "ycsb F", Ycsb("f"), Settled, 2.2),
+    row(18, "dynamic I", "dynamic I", Dynamic("I"), Throughput, 2.0),
+    row(19, "dynamic II", "dynamic II", Dynamic("II"), Throughput, 1.6),
+    row(21, "write amp of overwrite", "micro overwrite", Small("overwrite"), WriteAmp, 0.7),
+    row(22, "peak space of overwrite", "micro overwrite", Small("overwrite"), PeakSpace, 1.1),
+    row(26, "put p99.9 under load", "micro fillrandom", AtRate, Tail, 0.5),
+    row(27, "background CPU, 100 B", "micro fillrandom", Small("fillrandom"), BackgroundCpu, 0.5),
+    row(27, "background CPU, 1 KB", "micro fillrandom", Large("fillrandom"), BackgroundCpu, 0.5),
+    row(28, "gets beside a writer", "micro readwhilewriting", Small("readwhilewriting"), Throughput, 1.2),
+    row(28, "their p99.9", "micro readwhilewriting", Small("readwhilewriting"), Tail, 1.0),
+];
+
+/// Combines all phases of a plan except the load: total operations over total time.
+fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
+    let mut combined: Vec<PhaseReport> = Vec::new();
+    let of_plan =
+        phases.iter().filter(|phase| phase.name.starts_with(plan) && !phase.name.ends_with("preload"));
+    // A noisy attempt and its repetition are of one round.
+    for phase in of_plan.filter(|phase| phase.usable) {
+        let found = combined.iter_mut().find(|c| c.engine == phase.engine && c.round == phase.round);
+        match found {
+            Some(whole) => {
+                whole.ops += phase.ops;
+                whole.seconds += phase.seconds;
+                whole.stream += &phase.stream;
+            }
+            None => combined.push(PhaseReport { name: plan.to_owned(), ..phase.clone() }),
+        }
+    }
+    combined.iter_mut().for_each(|whole| whole.ops_per_s = whole.ops as f64 / whole.seconds.max(1e-9));
+    combined
+}
+
+/// How a measurement meets a goal.
+pub(crate) struct Judged {
+    /// Ratio against the better baseline.
+    pub(crate) spread: Spread,
+    /// Name of that baseline.
+    pub(crate) base: String,
+    pub(crate) verdict: &'static str,
+}
+
+/// Judges `phases` by the goal `row`, against the baseline with the least favourable median. `None` without a round in
+/// which both were measured.
+pub(crate) fn judge(row: &Row, phases: &[PhaseReport]) -> Option<Judged> {
+    let whole;
+    let phases = match row.source {
+        Dynamic(_) => {
+            whole = combined(phases, row.phase);
+            &whole[..]
+        }
+        _ => phases,
+    };
+    let less = row.quantity.less_is_better();
+    let of_goal: Vec<PhaseReport> = phases.iter().filter(|phase| phase.name == row.phase).cloned().collect();
+    let bases = names(&of_goal, |phase| &phase.engine).into_iter().filter(|name| name.starts_with(BASELINE));
+    let mut fewest = usize::MAX;
+    let mut worst: Option<(String, Spread)> = None;
+    for base in bases {
+        let values = ratios(&of_goal, row.phase, OURS, &base, |phase| row.quantity.of(phase));
+        // A baseline that had no usable round may be the better one.
+        fewest = fewest.min(values.len());
+        let Some(spread) = Spread::of(values) else { continue };
+        let is_worse = |than: &(String, Spread)| match less {
+            true => spread.median > than.1.median,
+            false => spread.median < than.1.median,
+        };
+        if worst.as_ref().is_none_or(is_worse) {
+            worst = Some((base, spread));
+        }
+    }
+    let (base, spread) = worst?;
+    let verdict = if fewest < LEAST_ROUNDS { TOO_FEW } else { verdict(spread.median, row.target, less) };
+    Some(Judged { spread, base, verdict })
+}
+
+const TOO_FEW: &str = "too few rounds";
+
+fn verdict(median: f64, target: f64, less: bool) -> &'static str {
+    let met = if less { median <= target } else { median >= target };
+    let is_near = (median / target - 1.0).abs() < NO_DIFFERENCE;
+    match (met, is_near) {
+        (true, _) => "met",
+        (false, true) => "missed by less than 5 %",
+        (false, false) => "missed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(engine: &str, ops: u64, seconds: f64) -> PhaseReport {
+        PhaseReport {
+            name: "dynamic I A".to_owned(),
+            engine: engine.to_owned(),
+            round: 1,
+            usable: true,
+            ops,
+            seconds,
+            ops_per_s: ops as f64 / seconds,
+            ..PhaseReport::default()
+        }
+    }
+
+    #[test]
+    fn a_plan_counts_as_all_operations_over_all_time() {
+        let mut slow = phase("drumlin", 10, 10.0);
+        slow.name = "dynamic I B".to_owned();
+        let noisy = PhaseReport { usable: false, ..phase("drumlin", 10, 100.0) };
+        let phases = [noisy, phase("drumlin", 10, 1.0), slow];
+        let [whole] = &combined(&phases, "dynamic I")[..] else { panic!("one") };
+        assert!((whole.ops_per_s - 20.0 / 11.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_better_baseline_counts() {
+        let row = row(18, "dynamic I", "dynamic I A", Small("x"), Throughput, 2.0);
+        let of_round = |round: u64| {
+            let engines = [("drumlin", 30), ("rocksdb", 10), ("rocksdb-tuned", 20)];
+            engines.map(|(engine, ops)| PhaseReport { round, ..phase(engine, ops, 1.0) })
+        };
+        let phases = [of_round(1), of_round(2), of_round(3)].concat();
+        let judged = judge(&row, &phases).expect("a ratio");
+        assert_eq!((judged.spread.median, &*judged.base, judged.verdict), (1.5, "rocksdb-tuned", "missed"));
+        let judged = judge(&row, &phases[..6]).expect("a ratio");
+        assert_eq!(judged.verdict, TOO_FEW);
+        // The better baseline was too noisy in every round.
+        let noisy = phases
+            .iter()
+            .map(|phase| PhaseReport { usable: phase.engine != "rocksdb-tuned", ..phase.clone() });
+        let judged = judge(&row, &noisy.collect::<Vec<_>>()).expect("a ratio");
+        assert_eq!((judged.spread.median, judged.verdict), (3.0, TOO_FEW));
+        assert_eq!(verdict(0.6, 0.7, true), "met");
+        assert_eq!(verdict(1.95, 2.0, false), "missed by less than 5 %");
+        assert_eq!(verdict(1.01, 2.0, false), "missed");
+    }
+
+    #[test]
+    fn a_load_counts_with_the_work_it_leaves_behind() {
+        let load = PhaseReport { settle_seconds: 3.0, ..phase("drumlin", 8, 1.0) };
+        assert_eq!((Throughput.of(&load), Settled.of(&load)), (Some(8.0), Some(2.0)));
+    }
+}
