@@ -18,7 +18,8 @@
 //! either stops writers.
 //!
 //! Left at their defaults: triggers of slowdowns and stops by level 0 but in `rocksdb-deferred`,
-//! `enable_pipelined_write`, `async_wal_precreate`, which RocksDB turns off beside recycled logs, and `optimize_filters_for_hits`, since one store serves hits and absent keys.
+//! `enable_pipelined_write`, `async_wal_precreate`, which RocksDB turns off beside recycled logs, and
+//! `optimize_filters_for_hits`, since one store serves hits and absent keys.
 //!
 //! With direct I/O, all forms read past the page cache, and all but the first also flush and compact past it;
 //! otherwise all I/O goes through the page cache. Options without a setter in the crate are set as text.

@@ -138,7 +138,8 @@ impl File {
     }
 
     /// Returns this file with the figures just measured and the old figures for which `keeps` is true. A figure that is
-    /// new, or outside its tolerance, gets `reason`. The others keep theirs.
+    /// new, or outside its tolerance, gets `reason`. The others keep their value and reason: many small changes could
+    /// otherwise add up without a reason.
     pub(super) fn updated(
         &self,
         measured: &[Figure],
@@ -149,8 +150,20 @@ impl File {
         let mut figures: Vec<Figure> = self.figures.iter().filter(|figure| keeps(figure)).cloned().collect();
         for new in measured {
             let old = self.figure(&new.case, &new.metric);
-            let kept = old.filter(|old| !old.is_moved(new.value)).map(|old| old.reason.clone());
-            let reason = kept.unwrap_or_else(|| reason.replace('"', "'"));
+            if let Some(old) = old.filter(|old| !old.is_moved(new.value)) {
+                figures.push(old.clone());
+                continue;
+            }
+            let in_line = |c: char| {
+                if c == '"' {
+                    '\''
+                } else if c.is_control() {
+                    ' '
+                } else {
+                    c
+                }
+            };
+            let reason = reason.chars().map(in_line).collect();
             let tolerance = old.map_or(new.tolerance, |old| old.tolerance);
             figures.push(Figure { reason, tolerance, ..new.clone() });
         }
@@ -177,7 +190,7 @@ impl File {
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, self.text()).map_err(|e| format!("{}: {e}", path.display()))
+        crate::command::published::replace(path, &self.text())
     }
 }
 
@@ -202,10 +215,12 @@ mod tests {
             ],
         };
         assert_eq!(File::parse(&file.text()), Ok(file.clone()));
-        for (value, reason) in [(12.6, "a, b = c"), (13.0, "it is slower")] {
-            let new = [Figure::new("get", "instructions", value, 0.5)];
+        let cases = [(12.6, 12.5, "a, b = c"), (13.0, 13.0, "it is slower")];
+        for (measured, value, reason) in cases {
+            let new = [Figure::new("get", "instructions", measured, 0.5)];
             let updated =
-                file.updated(&new, |figure| figure.case != "get", Origin::default(), "it is slower");
+                file.updated(&new, |figure| figure.case != "get", Origin::default(), "it is\nslower");
+            assert_eq!(File::parse(&updated.text()), Ok(updated.clone()));
             let found = updated.figure("get", "instructions");
             let found = found.map(|figure| (figure.value, figure.tolerance, figure.reason.as_str()));
             assert_eq!(found, Some((value, 0.02, reason)));
