@@ -14,7 +14,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 results=docs/results/comparison
 mkdir -p "$results"
-cargo build --release --manifest-path compare/Cargo.toml --target-dir compare/target
+# In its folder, whose .cargo/config.toml counts.
+(cd compare && cargo build --release --target-dir target)
 program=compare/target/release/drumlin-compare
 
 pair=drumlin,rocksdb,rocksdb-tuned
