@@ -8,7 +8,7 @@ use crate::compaction::arce::decide::search::SearchResult;
 use crate::compaction::arce::decide::tickets::{ELECTIVE, MUST};
 use crate::compaction::arce::measure::drift::{Drift, Trigger};
 use crate::compaction::arce::measure::estimate::Estimate;
-use crate::compaction::arce::measure::guard::RewriteBudget;
+use crate::compaction::arce::measure::guard::{Offer, RewriteBudget};
 use crate::compaction::arce::measure::model::CostModel;
 use crate::compaction::arce::score::formula::{Choice, Score, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
@@ -43,15 +43,29 @@ impl Display for ReadableTime {
     }
 }
 
-/// Nanoseconds of compaction time for which readers have paid; infinite if they need not pay.
-struct Paid(f64);
+/// Nanoseconds of compaction time for which readers have paid, infinite if they need not pay, and what they offer.
+#[derive(Clone, Copy, Debug)]
+struct Paid(f64, Offer);
+
+impl Paid {
+    fn of(budget: &RewriteBudget) -> Paid {
+        Paid(budget.paid(), budget.offer())
+    }
+}
 
 impl fmt::Display for Paid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.is_finite() {
-            true => write!(f, "; readers have paid for {} of compaction", ReadableTime(self.0)),
-            false => Ok(()),
+        let Paid(paid, Offer { share, price }) = *self;
+        if !paid.is_finite() {
+            return Ok(());
         }
+        let percent = share * 100.0;
+        write!(
+            f,
+            "; readers have paid for {} of compaction; runs beyond the first take {percent:.0} % of an operation, and \
+             {price:.2} s of that pay for a second of compaction",
+            ReadableTime(paid)
+        )
     }
 }
 
@@ -96,7 +110,7 @@ pub(crate) fn plan(
         scene.line.runs,
         scene.tuple,
         Size(budget.left().max(0.0)),
-        Paid(budget.paid()),
+        Paid::of(budget),
     );
     if scene.by_all_keys {
         text.push_str("; runs are counted over all keys, read or not");
@@ -151,7 +165,7 @@ struct SeenLoad {
     disk_short: bool,
     bytes: f64,
     budget: f64,
-    paid: f64,
+    paid: Paid,
     pace: Pace,
     /// Operations of the last phases, the latest last, and of the present phase.
     phases: Vec<f64>,
@@ -183,7 +197,7 @@ impl LastDecision {
                 disk_short: scene.disk_short,
                 bytes: scene.line.bytes,
                 budget: budget.left(),
-                paid: budget.paid(),
+                paid: Paid::of(budget),
                 pace: pace.clone(),
                 phases: drift.phases.clone(),
                 lasted: drift.lasted(estimate.operations),
@@ -258,7 +272,7 @@ pub(crate) fn policy(
         Size(pace.drain),
         if seen.budget < 0.0 { "minus " } else { "" },
         Size(seen.budget.abs()),
-        Paid(seen.paid),
+        seen.paid,
     );
     let _ = write!(text, "\nphases:");
     for phase in &seen.phases {

@@ -51,12 +51,23 @@ pub(crate) struct RewriteBudget {
     pub(crate) amp: f64,
     /// Nanoseconds that readers have lost to runs beyond the first, and that no compaction has spent.
     paid: f64,
+    /// What the last readers lost of an operation's time, and what they pay for a unit of a compaction's time.
+    offer: Offer,
+}
+
+/// What readers offer for compactions.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Offer {
+    /// Share of the mean operation's time that runs beyond the first take.
+    pub(crate) share: f64,
+    /// Lost time that pays for a unit of a compaction's time.
+    pub(crate) price: f64,
 }
 
 impl RewriteBudget {
     /// Creates a budget of `left` bytes for which readers need not pay.
     pub(crate) fn new(left: f64, amp: f64) -> RewriteBudget {
-        RewriteBudget { left: bounded(left, -1e18, 1e18), amp, paid: f64::INFINITY }
+        RewriteBudget { left: bounded(left, -1e18, 1e18), amp, paid: f64::INFINITY, offer: Offer::default() }
     }
 
     /// Sets the nanoseconds of compaction time for which readers have paid.
@@ -69,6 +80,11 @@ impl RewriteBudget {
         self.paid
     }
 
+    /// Returns what readers last offered.
+    pub(crate) fn offer(&self) -> Offer {
+        self.offer
+    }
+
     /// Credits what `operations` operations that met the runs `met` lost to runs beyond the first, at the price of this
     /// moment.
     pub(crate) fn pay(&mut self, operations: f64, met: Met, model: &CostModel, tree: f64) {
@@ -76,8 +92,9 @@ impl RewriteBudget {
         let lost_each = model.run_per_operation() * extra.max(0.0);
         let share = lost_each / model.operation(met.cost, 0.0, false).max(1.0);
         let lost = operations.max(0.0) * lost_each;
+        self.offer = Offer { share, price: price(share, model.taken) };
         if self.paid.is_finite() {
-            self.paid = (self.paid + lost / price(share, model.taken)).min(model.compaction_ns(tree));
+            self.paid = (self.paid + lost / self.offer.price).min(model.compaction_ns(tree));
         }
     }
 
