@@ -159,8 +159,9 @@ pub fn allot(wish: Wish, table: &Item, budget: Budget, ledger: &Ledger) -> Allot
         false => wanted,
     };
     let bits = rounded(bounded.bits);
-    // With a budget below one bit, tables that are all rounded up would take up to twice the budget.
-    match bits > bounded.bits && bits * table.keys > ledger.left(budget) {
+    // With a budget below one bit, tables that are all rounded up would take up to twice the budget. The slack of a
+    // bit would be as much again.
+    match bits > bounded.bits && bits * table.keys > budget.average * ledger.keys - ledger.bits {
         true => Allotment { bits: 0.0, rule: BitsRule::Ceiling },
         false => Allotment { bits, ..bounded },
     }

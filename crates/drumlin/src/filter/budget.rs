@@ -269,8 +269,9 @@ impl FilterBudget {
         job.progress = progress;
         job.asked = keys;
         let keyspace = job.work.keyspace.clone();
-        let has_average = keyspace.options.load().filter_bits.is_some();
-        if !keyspace.filters_differ() && has_average {
+        // Below one bit per key some tables get one bit and others none, by what is left of the budget.
+        let is_alike = keyspace.options.load().filter_bits.is_some_and(|bits| bits == 0.0 || bits >= 1.0);
+        if !keyspace.filters_differ() && is_alike {
             // Neither other tables nor the weight matter.
             let (allotment, basis) = self.decide(job, &Item { keys, weight: 0.0 }, &Ledger::default());
             return Granted { allotment, method: Method::Bloom, basis };
@@ -398,7 +399,10 @@ impl FilterBudget {
         if let Some((price, average)) = state.prices.get(&group).filter(|_| is_frozen)
             && (average - budget.average).abs() <= SAME_AVERAGE * average
         {
-            return Some(price.times(per_key));
+            // The mean is of the time before, too.
+            let price = price.times(per_key);
+            let mean = state.means.get(&group).copied().unwrap_or_default();
+            return Some(mean.for_job(&price, None, per_key, scope_of(job, ledger.keys)));
         }
         let mut items = Vec::new();
         for keyspace in members.iter().filter(|keyspace| mode(keyspace) != Allocation::Uniform) {
@@ -412,21 +416,24 @@ impl FilterBudget {
         };
         let mean = state.means.entry(group).or_default();
         // Only flushes advance the mean; its clock is flushed keys.
-        let of_all = keys_of(&job.work.keyspace) / ledger.keys.max(1.0);
-        let merged = match job.work.merged {
-            Some(scope) => scope.share * of_all,
-            None => {
-                let flushed = job.expected() / ledger.keys.max(1.0);
-                mean.note(&price, per_key, flushed);
-                flushed
-            }
-        };
+        let merged = scope_of(job, ledger.keys);
+        if job.work.merged.is_none() {
+            mean.note(&price, per_key, merged);
+        }
         state.prices.insert(group, (price.times(1.0 / per_key), budget.average));
         let alone = job.work.merged.filter(|scope| scope.is_manual).and_then(|_| {
             let prior = prior_of(&state.jobs, &job.work.keyspace, ledger.keys);
             price_alone(&job.work.keyspace, prior, budget.corrected(&ledger))
         });
         Some(mean.for_job(&price, alone.as_ref(), per_key, merged))
+    }
+}
+
+/// Returns the share of the group's `keys` that the job of a flush or compaction replaces or adds.
+fn scope_of(job: &RunningJob, keys: f64) -> f64 {
+    match job.work.merged {
+        Some(scope) => scope.share * keys_of(&job.work.keyspace) / keys.max(1.0),
+        None => job.expected() / keys.max(1.0),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::budget::{Basis, FilterBudget, Granted, LeavingPart, MergeScope, Work};
 use super::lineage::{Lineage, MergedPart};
 use crate::keyspace::KeyspaceState;
-use crate::options::FilterMode;
+use crate::options::{Adaptation, FilterMode};
 use crate::table::TableCache;
 use crate::version::FileMeta;
 use drumlin_env::sync::Arc;
@@ -189,7 +189,8 @@ impl JobFilters {
 
     /// Notes that the outputs are installed, so that the inputs are merged away.
     pub(crate) fn installed(&mut self) {
-        if FilterBudget::counts_lookups(&self.keyspace) {
+        let is_frozen = self.keyspace.options.load().adaptation == Adaptation::Frozen;
+        if FilterBudget::counts_lookups(&self.keyspace) && !is_frozen {
             self.keyspace.lives.note(&std::mem::take(&mut self.deaths));
         }
         self.end();

@@ -2,9 +2,10 @@
 //!
 //! Reads count one lookup in sixteen at the file references that it reaches (`version::file`). A maintenance step
 //! decays all counts to half within [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen epochs, so that they
-//! describe the recent past. The end of an epoch also decides for which files lookups skip the filter
-//! (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they are written at
-//! close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
+//! describe the recent past. A step ends one epoch at most, however many lookups there were, and with readers alone
+//! steps are 50 ms apart: so a half-life takes 0.8 s at least. The end of an epoch also decides for which files lookups
+//! skip the filter (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they
+//! are written at close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
 
 use crate::base::error::Result;
 use crate::options::Adaptation;
@@ -70,7 +71,7 @@ impl Store {
             for (_, _, file) in view.tree.files() {
                 let counts = file.lookups();
                 let lookups = [counts.empty, counts.found, counts.dead].map(|count| count as f32);
-                if lookups.iter().any(|count| *count > 0.0) {
+                if file.access.record(lookups) {
                     let (table, start) = (file.id(), file.bounds.start.clone());
                     changes.push(Change::Lookups { keyspace, table, start, lookups });
                 }
@@ -144,6 +145,28 @@ mod tests {
         let after = counted();
         assert!((after.1 / before.1 - 1.0).abs() < 0.02, "{before:?} {after:?}");
         assert!(after.0 <= before.0 + 40_000.0, "{before:?} {after:?}");
+    }
+
+    /// Counts that were saved and have decayed to nothing since do not come back.
+    #[test]
+    fn lookups_of_long_ago_are_not_there_after_a_restart() {
+        let mem = MemEnv::new(5);
+        let open = || Db::builder("/s").env(mem.env()).open().expect("open");
+        let db = open();
+        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
+        (0..2000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
+        db.flush().expect("flush");
+        (0..20_000_u32).for_each(|n| _ = keys.get((n % 2000).to_be_bytes()).expect("get"));
+        let found = |keys: &crate::Keyspace| {
+            keys.state.view().tree.files().map(|(_, _, file)| file.lookups().found).sum::<f64>()
+        };
+        keys.store.save_lookups().expect("saved");
+        assert!(found(&keys) > 10_000.0);
+        keys.state.view().tree.files().for_each(|(_, _, file)| file.access.decay(0.0));
+        drop(keys);
+        db.close().expect("close");
+        let db = open();
+        assert_eq!(found(&db.keyspace("k").expect("there")), 0.0);
     }
 
     /// Counts of files and of the keyspace are there after a restart, and after a second one without lookups.

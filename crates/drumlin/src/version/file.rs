@@ -70,6 +70,8 @@ pub(crate) struct AccessCounters {
     skipped_until: atomic::AtomicU64,
     /// Sampled lookups in a row that found no version of their key.
     empty_in_a_row: atomic::AtomicU64,
+    /// Whether the manifest has counts of the file that are not zero.
+    recorded: atomic::AtomicBool,
 }
 
 /// Result of a lookup in a file.
@@ -126,6 +128,13 @@ impl AccessCounters {
             let gone = now - ((now as f64 * factor) as u64).min(now);
             counter.fetch_sub(gone, atomic::Ordering::Relaxed);
         }
+    }
+
+    /// Notes that `lookups` go to the manifest. Returns whether they say more than what the manifest has: counts that
+    /// are zero matter only after others.
+    pub(crate) fn record(&self, lookups: [f32; 3]) -> bool {
+        let any = lookups.iter().any(|count| *count > 0.0);
+        self.recorded.swap(any, atomic::Ordering::Relaxed) || any
     }
 
     /// Adds the lookups that a new reference takes over.
@@ -203,6 +212,8 @@ impl FileMeta {
     /// Returns the manifest's record of the file.
     pub(crate) fn record(&self, level: u8, run: RunId) -> FileRecord {
         let lookups = self.lookups();
+        let lookups = [lookups.empty as f32, lookups.found as f32, lookups.dead as f32];
+        self.access.record(lookups);
         FileRecord {
             table: self.table.id,
             start: self.bounds.start.clone(),
@@ -223,7 +234,7 @@ impl FileMeta {
             checksum: self.checksum,
             accounted: self.accounted,
             value_refs: self.values.iter().map(ValueFileUse::reference).collect(),
-            lookups: [lookups.empty as f32, lookups.found as f32, lookups.dead as f32],
+            lookups,
         }
     }
 
@@ -235,6 +246,7 @@ impl FileMeta {
     ) -> FileMeta {
         let count = |n: f32| atomic::AtomicU64::new(if n.is_finite() && n > 0.0 { n as u64 } else { 0 });
         let [empty, found, dead] = record.lookups.map(count);
+        let recorded = record.lookups.iter().any(|count| *count > 0.0);
         FileMeta {
             table,
             bounds: KeyRange::new(record.start.clone(), record.end.clone()),
@@ -260,6 +272,7 @@ impl FileMeta {
                 birth: atomic::AtomicU64::new(AT_THE_OPEN),
                 skipped_until: atomic::AtomicU64::new(0),
                 empty_in_a_row: atomic::AtomicU64::new(0),
+                recorded: atomic::AtomicBool::new(recorded),
             }),
             skips_filter: atomic::AtomicBool::new(false),
         }

@@ -105,6 +105,21 @@ fn a_frozen_keyspace_keeps_its_price_until_its_budget_changes() {
     assert_ne!(price(&keys), before);
 }
 
+/// Some tables get one bit per key and others none.
+#[test]
+fn uniform_filters_of_less_than_a_bit_use_their_budget() {
+    let db = Db::builder("/s").env(MemEnv::new(9).env()).open().expect("open");
+    let sizes = [("memtable_bytes", "64KiB"), ("file_bytes", "32KiB"), ("compaction", "leveling:4")];
+    let options = [sizes[0], sizes[1], sizes[2], ("filter_mode", "uniform"), ("filter_bits", "0.7")];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
+    (0..12_000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [1; 40]).expect("put"));
+    db.flush().expect("flush");
+    keys.compact::<&[u8]>(..).expect("compact");
+    let filters = keys.state.view().tree.filters();
+    let average = filters.bits / filters.keys;
+    assert!((0.4..=0.75).contains(&average), "{average} bits per key");
+}
+
 #[test]
 fn nothing_is_kept_of_many_dropped_keyspaces() {
     let db = Db::builder("/s").env(MemEnv::new(4).env()).open().expect("open");
