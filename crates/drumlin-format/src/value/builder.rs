@@ -194,6 +194,11 @@ impl<S: Sink> ValueFileBuilder<S> {
         self.properties.records
     }
 
+    /// Returns the bytes of key blocks, which are in memory until the file ends.
+    pub fn key_bytes(&self) -> usize {
+        self.key_blocks.len() + self.block.len()
+    }
+
     /// Returns the length of the file if it ended after the last record.
     pub fn written(&self) -> u64 {
         self.written

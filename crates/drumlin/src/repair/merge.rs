@@ -150,20 +150,7 @@ impl<'a> Merge<'a> {
             let Some(Reverse(InputPosition { input, .. })) = self.heap.pop() else { break };
             all.extend(self.step(input));
         }
-        // A value that is there in whole, as in the log, goes before pointers to it.
-        all.sort_by_key(|version| (Reverse(version.seq), version.kind == Kind::PutPointer));
-        let (mut versions, mut copies): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
-        for version in all {
-            match versions.last() {
-                // Tables that a compaction had read have the versions that its outputs have.
-                Some(last) if last.seq == version.seq => {
-                    let is_copy = version.kind == Kind::PutPointer && last.kind == Kind::PutPointer;
-                    copies.extend(is_copy.then_some(version));
-                }
-                _ => versions.push(version),
-            }
-        }
-        (versions, copies)
+        chosen(all)
     }
 
     /// Returns the version at the position of `input`, if there is one. Moves the input on and puts its new position
@@ -285,6 +272,30 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// Returns one version for each sequence number of `all`, the versions of one key, newest first, and further pointers
+/// to their values. A value that is there in whole, as in the log, goes before pointers to it. Both go before the
+/// operand with their number: a compaction has merged it with what was below, of which the rest may be gone.
+fn chosen(mut all: Vec<Version>) -> (Vec<Version>, Vec<Version>) {
+    let rank = |kind: Kind| match kind {
+        Kind::PutPointer => 1,
+        Kind::Merge | Kind::MergeExpiring => 2,
+        _ => 0,
+    };
+    all.sort_by_key(|version| (Reverse(version.seq), rank(version.kind)));
+    let (mut versions, mut copies): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
+    for version in all {
+        match versions.last() {
+            // Tables that a compaction had read have the versions that its outputs have.
+            Some(last) if last.seq == version.seq => {
+                let is_copy = version.kind == Kind::PutPointer && last.kind == Kind::PutPointer;
+                copies.extend(is_copy.then_some(version));
+            }
+            _ => versions.push(version),
+        }
+    }
+    (versions, copies)
+}
+
 /// Returns the file name of `source`.
 fn name_of(source: &RepairSource) -> String {
     source.path.file_name().map_or_else(|| source.id.to_string(), |name| name.to_string_lossy().into_owned())
@@ -300,5 +311,31 @@ fn following(salvage: &mut Salvage, source: &RepairSource) -> Option<Version> {
         if source.bounds.contains(&version.key) {
             return Some(version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::slice::Slice;
+
+    #[test]
+    fn a_merged_value_goes_before_the_operand_that_it_contains() {
+        let version = |seq, kind, value: &str| {
+            let value = Slice::from(value.as_bytes());
+            Version { key: b"k".to_vec(), seq, kind, value }
+        };
+        let found = |versions: &[Version]| {
+            let (versions, copies) = chosen(versions.to_vec());
+            let text = |version: &Version| String::from_utf8_lossy(&version.value).into_owned();
+            (versions.iter().map(text).collect::<Vec<_>>(), copies.iter().map(text).collect::<Vec<_>>())
+        };
+        let (operand, merged) = (version(9, Kind::Merge, "operand"), version(9, Kind::PutPointer, "merged"));
+        let base = version(5, Kind::PutPointer, "base");
+        let (whole, copy) = (version(9, Kind::Put, "whole"), version(9, Kind::PutPointer, "copy"));
+        assert_eq!(found(&[operand.clone(), base.clone(), merged.clone()]).0, ["merged", "base"]);
+        assert_eq!(found(&[operand.clone(), base]).0, ["operand", "base"]);
+        assert_eq!(found(&[merged.clone(), operand, whole]), (vec!["whole".into()], vec![]));
+        assert_eq!(found(&[merged, copy]), (vec!["merged".into()], vec!["copy".into()]));
     }
 }

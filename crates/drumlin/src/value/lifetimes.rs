@@ -369,7 +369,7 @@ impl Placement {
     }
 
     fn completed(&self, known: &mut Known, lifetime: Seq) {
-        if !self.is_frozen {
+        if self.learns(known) {
             self.of(known).placer.completed(lifetime);
         }
     }
@@ -399,20 +399,22 @@ impl Placement {
 
     /// Labels the samples of a key that was written at `seq`.
     fn written(&self, known: &mut Known, hash: u64, seq: Seq) {
+        let learns = self.learns(known);
         let learner = &mut self.of(known).placer.learner;
-        match self.is_frozen {
-            true => learner.discard(hash),
-            false => learner.written(hash, seq),
+        match learns {
+            true => learner.written(hash, seq),
+            false => learner.discard(hash),
         }
     }
 
     fn place(&self, known: &mut Known, of: KeyOf, expect: impl FnOnce(&Placer, f64) -> Expected) -> Placed {
+        let learns = self.learns(known);
         let placer = &mut self.of(known).placer;
         let mut expected = expect(placer, self.typical);
         if self.policy == ValuePolicy::MeanInterval {
             expected.by_model = None;
         }
-        if !self.is_frozen {
+        if learns {
             placer.predicted(&expected, of.bytes);
         }
         Placed { hash: of.hash, class: placer.class(&expected, self.classes), expected }
@@ -420,7 +422,7 @@ impl Placement {
 
     /// Keeps a sample of a placement if the key is watched.
     fn sample(&self, known: &mut Known, placed: &Placed, seq: Seq, now: Seq) {
-        if !self.is_frozen && self.policy == ValuePolicy::Lifetimes {
+        if self.policy == ValuePolicy::Lifetimes && self.learns(known) {
             self.of(known).placer.learner.placed(placed.hash, seq, now, &placed.expected, self.typical);
         }
     }
@@ -433,6 +435,12 @@ impl Placement {
             recent
         });
         recent.write(hash, seq)
+    }
+
+    /// Returns whether the job may change what is known: the keyspace was not frozen when the job began, and is not
+    /// now.
+    fn learns(&self, known: &mut Known) -> bool {
+        !self.is_frozen && !self.of(known).is_frozen
     }
 
     fn of<'a>(&self, known: &'a mut Known) -> &'a mut OfKeyspace {

@@ -31,9 +31,6 @@ use drumlin_types::history::History;
 use drumlin_types::{KeyspaceId, Kind, Seq, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Size at which a value file is full.
-const VALUE_FILE_BYTES: u64 = 64 << 20;
-
 /// Number of value files at which a table ends. The manifest allows more, but an edit lists them all.
 const MOST_REFERENCES: usize = 4096;
 
@@ -302,7 +299,7 @@ impl Separator {
     /// Returns the value file of `class` to write to.
     fn file(&mut self, class: usize) -> Result<&mut ValueWriter> {
         let class = class.min(self.open.len() - 1);
-        if self.open[class].as_ref().is_some_and(|open| open.size() >= VALUE_FILE_BYTES) {
+        if self.open[class].as_ref().is_some_and(ValueWriter::is_full) {
             self.end_file(class)?;
         }
         if self.open[class].is_none() {

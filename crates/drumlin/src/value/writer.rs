@@ -12,6 +12,11 @@ use drumlin_types::{Seq, ValueFileId};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Size at which a value file is full.
+const VALUE_FILE_BYTES: u64 = 64 << 20;
+/// Bytes of keys from which on a value file ends: they are in memory until it does.
+const MOST_KEY_BYTES: usize = 4 << 20;
+
 /// Writer of one value file.
 pub(super) struct ValueWriter {
     fs: Fs,
@@ -69,6 +74,12 @@ impl ValueWriter {
 
     pub(super) fn id(&self) -> ValueFileId {
         self.id
+    }
+
+    /// Returns whether the file should end.
+    pub(super) fn is_full(&self) -> bool {
+        let key_bytes = self.builder.as_ref().map_or(0, ValueFileBuilder::key_bytes);
+        self.size() >= VALUE_FILE_BYTES || key_bytes >= MOST_KEY_BYTES
     }
 
     /// Returns the bytes written so far.

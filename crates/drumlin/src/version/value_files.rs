@@ -5,8 +5,9 @@ use super::tree::{KeyspaceEdit, Tree};
 use super::value_handle::ValueFileHandle;
 use drumlin_env::sync::Arc;
 use drumlin_format::manifest::{Change, ValueFileRecord, ValueFileState};
-use drumlin_types::ValueFileId;
-use std::collections::BTreeMap;
+use drumlin_types::{TableId, ValueFileId};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Value files by number.
 pub(crate) type ValueFileHandles = BTreeMap<ValueFileId, Arc<ValueFileHandle>>;
@@ -27,7 +28,10 @@ pub(crate) struct ValueChanges {
 impl ValueChanges {
     /// Returns what changes from `tree` to `next` by `edit`.
     pub(crate) fn between(tree: &Tree, edit: &KeyspaceEdit, next: &Tree) -> ValueChanges {
-        let is_removed = |file: &FileMeta| edit.remove.iter().any(|(table, _)| *table == file.id());
+        // Most edits remove no table with value files.
+        let removed: LazyCell<BTreeSet<TableId>, _> =
+            LazyCell::new(|| edit.remove.iter().map(|(table, _)| *table).collect());
+        let is_removed = |file: &FileMeta| !file.values.is_empty() && removed.contains(&file.id());
         let mut added = value_files(edit.add.iter().map(|(_, _, file)| file));
         let mut gone = value_files(tree.files().map(|(_, _, file)| file).filter(|file| is_removed(file)));
         // Most edits touch no value files.
