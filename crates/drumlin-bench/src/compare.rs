@@ -47,8 +47,10 @@ impl Spread {
 pub enum Verdict {
     /// The engine is worse by more than the noise.
     Worse,
-    /// The difference is within the noise, or the rounds disagree.
+    /// The difference is at most 5 %, or the rounds disagree.
     NoDifference,
+    /// The difference is above 5 % and the rounds agree, but two runs of the engine itself differ as much.
+    WithinNoise,
     /// Fewer than [`LEAST_ROUNDS`] rounds, so a difference cannot be told from noise.
     TooFewRounds,
     /// The engine is better by more than the noise.
@@ -62,6 +64,7 @@ impl Verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::NoDifference => "no difference",
+            Verdict::WithinNoise => "within A/A noise",
             Verdict::TooFewRounds => "too few rounds",
         }
     }
@@ -70,12 +73,14 @@ impl Verdict {
     /// known.
     pub fn of(spread: &Spread, noise: Option<f64>) -> Verdict {
         let Some(noise) = noise else { return Verdict::TooFewRounds };
-        let (low, high) = (1.0 - noise.max(NO_DIFFERENCE), 1.0 + noise.max(NO_DIFFERENCE));
-        match spread.median {
+        let difference = spread.median - 1.0;
+        let agree = spread.min > 1.0 || spread.max < 1.0;
+        match difference.abs() {
             _ if spread.rounds < LEAST_ROUNDS => Verdict::TooFewRounds,
-            median if median > high && spread.min > 1.0 => Verdict::Better,
-            median if median < low && spread.max < 1.0 => Verdict::Worse,
-            _ => Verdict::NoDifference,
+            apart if !agree || apart <= NO_DIFFERENCE => Verdict::NoDifference,
+            apart if apart <= noise => Verdict::WithinNoise,
+            _ if difference > 0.0 => Verdict::Better,
+            _ => Verdict::Worse,
         }
     }
 }
@@ -220,7 +225,7 @@ mod tests {
             let noisy = [&phases[..], controls].concat();
             compare(&noisy, "a").into_iter().find(|c| c.base == "b").expect("b is there").verdict
         };
-        assert_eq!(verdict(&controls), Verdict::NoDifference, "three times off its own control");
+        assert_eq!(verdict(&controls), Verdict::WithinNoise, "three times off its own control");
         assert_eq!(verdict(&controls[1..]), Verdict::TooFewRounds, "two rounds of the control");
     }
 

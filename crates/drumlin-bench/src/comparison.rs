@@ -26,6 +26,13 @@ const MANY: u64 = 1000;
 /// Other engines that have a column.
 const OTHERS: [&str; 3] = ["fjall", "redb", "lmdb"];
 
+/// Returns processor and number of cores.
+fn machine(report: &Report) -> String {
+    let cpu = report.machine.cpu.as_deref().unwrap_or("unknown");
+    let cpu = cpu.replace("(R)", "").replace(" Processor", "");
+    format!("{cpu}, {} cores", report.machine.cores)
+}
+
 /// Returns the operations per second, of a load with its settling.
 fn rate(phase: &PhaseReport) -> Option<f64> {
     (phase.ops > 0).then(|| phase.ops_per_s_settled())
@@ -138,9 +145,9 @@ Generated from the reports in `comparison/`; do not edit.
   engines are usable, and `us/op` all usable rounds of its engine: with few usable rounds the two can disagree.
 - `better`: against every RocksDB configuration the median is above 1.05 and every round above 1. `worse`: against one
   of them, the median is below 0.95 and every round below 1. There is no verdict with fewer than three usable rounds,
-  and none for a phase of a thousand operations or more that took less than a tenth of a second. If the command has
-  `--aa`, Drumlin ran twice in each round, the second time as `drumlin#2`, and the threshold is the larger of 5 % and
-  the largest difference of the two.
+  and none for a phase of a thousand operations or more that took less than a tenth of a second. With `--aa` Drumlin
+  ran twice in each round, the second time as `drumlin#2`: `within A/A noise` says that the rounds agree on more than 5
+  %, and that the two Drumlins differ in some round by more still, say because a compaction fell into the phase of one.
 - The verdict is about throughput alone. `p99.9`, in microseconds a call, and `peak MiB`, resident memory, stand beside
   it, Drumlin's first. Drumlin has the higher peak in most rows: its peaks include the mapped log and free memtables
   that it keeps for reuse. If an operation takes less than 2 us on average, one call in 16 is timed. A call of
@@ -151,14 +158,16 @@ Generated from the reports in `comparison/`; do not edit.
   one if any compaction falls into it.
 - RocksDB is called through C, entry by entry, and has no coroutines, without which `async_io` does not help MultiGet.
   Its forms: [the benchmark's README](../../compare/README.md). Space amplification counts log files.
-- The data fits into the memory, but for the four phases with 16 MiB. `ops` is the number of operations, and `--num`
-  that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct. `overwrite` puts
-  twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes, values of 100
-  bytes, no compression, 64 MiB memtables, an option of 10 filter bits per key, 3 GiB of memory, a log that is not
-  synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client thread. `ycsb` has keys
-  of about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values of 4
-  KiB. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
+- The data fits into the memory, but for `dynamic` and the four phases with 16 MiB. `ops` is the number of operations,
+  and `--num` that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct.
+  `overwrite` puts twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes,
+  values of 100 bytes, no compression, 64 MiB memtables, an option of 10 filter bits per key, 3 GiB of memory, a log
+  that is not synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client thread. `ycsb`
+  has keys of about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values
+  of 4 KiB. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
   `multiget` have 16 MiB and read past the page cache, and `readpagecache` has 16 MiB and reads through it.
+- `dynamic` has entries of about 1 KiB, memtables of 2 MiB and memory for a tenth of the data; its phases mix scans,
+  updates and lookups differently ([benchmarks](../benchmarks.md)).
 - Phases: `fillrandom` puts random keys, `fillbatch` in batches of 100; `fillsync` puts 20,000 keys of a loaded store
   again and syncs each put; `overwrite` puts keys again and ends with a compaction of the whole store. `readrandom`
   looks up keys of the store, `readmissing` absent ones, `readwhilewriting` keys for 20 seconds beside a thread that
@@ -171,9 +180,9 @@ Generated from the reports in `comparison/`; do not edit.
 ";
 /// Head of the first table.
 const FIRST_TABLE: &str = "\
-| row | report | cores | vs RocksDB | which | verdict | Drumlin us/op | RocksDB us/op | p99.9 | peak MiB | vs fjall \
+| row | report | machine | vs RocksDB | which | verdict | Drumlin us/op | RocksDB us/op | p99.9 | peak MiB | vs fjall \
 | vs redb | vs LMDB | commit | command |
-|---|---|---:|---|---|---|---:|---:|---|---|---:|---:|---:|---|---|
+|---|---|---|---|---|---|---:|---:|---|---|---:|---:|---:|---|---|
 ";
 
 /// Text above the goals.
@@ -255,7 +264,7 @@ fn add_line(title: &str, report: &Report, name: &str, out: &mut String) {
         out,
         "| {name} | [{title}](comparison/{title}.json) | {} | {to} | {which} | {verdict} | {} | {theirs} | {tails} | \
          {peaks} | {others} | {} | `{}` |",
-        report.machine.cores,
+        machine(report),
         ours.micros(),
         report.build.commit.as_deref().map_or("-", |commit| commit.get(..7).unwrap_or(commit)),
         short_command(report)
@@ -273,12 +282,12 @@ fn add_report(title: &str, report: &Report, out: &mut String) {
     };
     let _ = writeln!(
         out,
-        "\n## {title}\n\n`{}`\n\nCommit {}, {}, {rounds} rounds, {noise}; {}, {} cores, {}, {}, {}.\n",
+        "\n## {title}\n\n`{}`\n\nCommit {}, {}, {rounds} rounds, {noise}; {}, {} GiB of memory, {}, {}, {}.\n",
         report.command.join(" "),
         text(&report.build.commit),
         report.started_utc,
-        text(&report.machine.cpu),
-        report.machine.cores,
+        machine(report),
+        report.machine.ram_bytes.map_or_else(|| "unknown".to_owned(), |bytes| (bytes >> 30).to_string()),
         text(&report.machine.filesystem),
         text(&report.machine.kernel),
         text(&report.build.rustc),
@@ -371,7 +380,11 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
                     && !is_short(report, phase) =>
             {
                 let Spread { median, min, max, .. } = spread;
-                let verdict = if verdict == Verdict::NoDifference { ", within the noise" } else { "" };
+                let verdict = match verdict {
+                    Verdict::NoDifference => ", no difference",
+                    Verdict::WithinNoise => ", within the noise",
+                    _ => "",
+                };
                 let _ = writeln!(out, "- {what}: {median:.2} ({min:.2}-{max:.2}){verdict}");
             }
             _ => {

@@ -274,6 +274,9 @@ pub const CONTROL: &str = "#2";
 
 /// Entry point of a child process: reads a job from `input` and writes its result to `output`.
 pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
+    // A run whose parent was killed must not go on writing gigabytes.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let text = fs::read(input).map_err(|e| format!("{}: {e}", input.display()))?;
     let job: Job = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", input.display()))?;
     let result = carry_out(&job, engines)?;

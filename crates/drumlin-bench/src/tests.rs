@@ -334,3 +334,25 @@ fn decisions_are_dated_from_the_open() {
     // A Unix time would be over a billion seconds.
     assert!(!decisions.is_empty() && decisions.iter().all(|decision| decision.t < 1e6), "{decisions:?}");
 }
+
+#[test]
+fn a_timed_phase_is_the_same_work_for_every_engine() {
+    let sizes = micro::Sizes { num: 500, duration: Some(0.02), write_rate: 1e5, ..micro::Sizes::default() };
+    let workload = &micro::workloads(&["readwhilewriting".to_owned()], &sizes).expect("a known name")[0];
+    let timed = workload.phases.iter().find(|phase| !phase.warm).expect("a phase");
+    assert_eq!((timed.seconds, timed.writer), (Some(0.02), Some(1e5)));
+    let outcomes = [1, 2].map(|_| run(&Drumlin, workload).expect("no answer is wrong"));
+    let [first, second] = outcomes.map(|outcome| outcome.phases.into_iter().next().expect("a report"));
+    assert!(first.ops > 0 && second.ops > 0);
+    assert_eq!(first.stream, second.stream, "they count as equal work, however far each got");
+}
+
+#[test]
+fn skewed_reads_skip_entries_that_a_random_fill_left_out() {
+    let sizes = micro::Sizes { num: 2000, theta: Some(0.9), ..micro::Sizes::default() };
+    let names = ["fillrandom".to_owned(), "readrandom".to_owned()];
+    let workload = &micro::workloads(&names, &sizes).expect("known names")[0];
+    let outcome = run(&Drumlin, workload).expect("no answer is wrong");
+    let reads = outcome.phases.iter().find(|phase| phase.name.ends_with("readrandom")).expect("a report");
+    assert_eq!(reads.lookups.hits, reads.ops, "a phase of present keys looked up an absent one");
+}

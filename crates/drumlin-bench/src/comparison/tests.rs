@@ -33,8 +33,8 @@ fn a_load_counts_with_its_settling_against_the_best_rocksdb() {
     let report = Report { command, phases, ..made_up() };
     let page = page(&[("fill".to_owned(), report)]);
     let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
-    let wanted = "| micro fill | [fill](comparison/fill.json) | 2 | 3.00 (3.00-3.00) | rocksdb-tuned | better \
-                  | 2.00 | 6.00 | -, - | -, - \
+    let wanted = "| micro fill | [fill](comparison/fill.json) | unknown, 2 cores | 3.00 (3.00-3.00) | rocksdb-tuned \
+                  | better | 2.00 | 6.00 | -, - | -, - \
                   | - | - | 0.50 | - | `micro fill --rounds 3` |";
     assert_eq!(line, wanted);
 }
@@ -98,7 +98,7 @@ fn the_verdict_holds_against_every_rocksdb_and_beyond_the_noise() {
     let no_control = [1.0, f64::NAN, 1.2, 1.3];
     assert_eq!(verdict([no_control; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
     let control_differs = [1.0, 1.25, 1.2, 1.3];
-    assert_eq!(verdict([quiet, quiet, control_differs]), ("rocksdb".to_owned(), Verdict::NoDifference));
+    assert_eq!(verdict([quiet, quiet, control_differs]), ("rocksdb".to_owned(), Verdict::WithinNoise));
 }
 
 #[test]
@@ -145,11 +145,15 @@ fn the_published_page_is_up_to_date() {
         let set = |name: &str| report.config[OURS][name].as_str();
         let flags = report.command.join(" ");
         assert!(!flags.contains("--ignore-noise"), "{}: noise was not checked", path.display());
-        let memory = if flags.contains("readuncached") { "16MiB" } else { "3GiB" };
+        let (memory, memtable) = match () {
+            () if flags.contains("readuncached") => ("16MiB", "64MiB"),
+            () if flags.contains(" dynamic ") => ("64MiB", "2MiB"),
+            () => ("3GiB", "64MiB"),
+        };
         let compression = if flags.contains("--compression lz4") { "lz4" } else { "none" };
         let found =
             ["memory_budget", "compression", "memtable_bytes", "filter_bits", "compaction_slots"].map(set);
-        assert_eq!(found, [memory, compression, "64MiB", "10", "1"], "{}", path.display());
+        assert_eq!(found, [memory, compression, memtable, "10", "1"], "{}", path.display());
         let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
         assert!(is_brief, "{}: make the report with --brief", path.display());
     }

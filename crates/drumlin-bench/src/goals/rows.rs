@@ -111,7 +111,8 @@ impl Source {
             Large(_) => &["kib"],
             AtRate => &["rate"],
             Ycsb(_) => &["ycsb", "ycsb-large"],
-            Dynamic(_) => &[],
+            Dynamic("I") => &["dynamic-1"],
+            Dynamic(_) => &["dynamic-2"],
         }
     }
 }
