@@ -65,6 +65,10 @@ row blob-4k $blob
 row blob-16k $blob --value-size 16384
 row blob-64k $blob --value-size 65536
 row open micro open --num 1000000 --engines "$pair"
+# Phases whose mix changes without notice: 640,000 entries of 1 KiB, with memory for a tenth of them.
+dynamic="--scale 1/64 --memory 64MiB --memtable 2MiB --engines $writers --html /dev/null"
+row dynamic-1 dynamic --plan I $dynamic
+row dynamic-2 dynamic --plan II $dynamic
 # How writes and lookups scale with threads, on a machine with 16 cores.
 if [ "$(nproc)" -eq 16 ]; then
     for threads in 1 2 4 8 16; do
