@@ -527,6 +527,11 @@ mod tests {
         };
         assert!(!flushed(true));
         assert_eq!(learned(), 0, "its deadline has passed, but nothing is learned");
+        write(&job, 35);
+        assert_eq!(learned(), 0, "the keyspace was frozen after the job began");
+        lifetimes.freeze(KeyspaceId(1), false);
+        write(&job, 38);
+        assert_eq!(learned(), 0, "the sample from before is gone");
         write(&job, 40);
         assert_eq!(learned(), 1);
         job.deleted(b"key", 50);
