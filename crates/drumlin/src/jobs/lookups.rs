@@ -71,7 +71,7 @@ impl Store {
             for (_, _, file) in view.tree.files() {
                 let counts = file.lookups();
                 let lookups = [counts.empty, counts.found, counts.dead].map(|count| count as f32);
-                if file.access.record(lookups) {
+                if file.access.replaces_recorded(lookups) {
                     let (table, start) = (file.id(), file.bounds.start.clone());
                     changes.push(Change::Lookups { keyspace, table, start, lookups });
                 }

@@ -130,9 +130,9 @@ impl AccessCounters {
         }
     }
 
-    /// Notes that `lookups` go to the manifest. Returns whether they say more than what the manifest has: counts that
-    /// are zero matter only after others.
-    pub(crate) fn record(&self, lookups: [f32; 3]) -> bool {
+    /// Notes that `lookups` replace what the manifest has. Returns whether they must: counts that are zero need not if
+    /// the manifest has none.
+    pub(crate) fn replaces_recorded(&self, lookups: [f32; 3]) -> bool {
         let any = lookups.iter().any(|count| *count > 0.0);
         self.recorded.swap(any, atomic::Ordering::Relaxed) || any
     }
@@ -213,7 +213,10 @@ impl FileMeta {
     pub(crate) fn record(&self, level: u8, run: RunId) -> FileRecord {
         let lookups = self.lookups();
         let lookups = [lookups.empty as f32, lookups.found as f32, lookups.dead as f32];
-        self.access.record(lookups);
+        // Records of a checkpoint come from here too, so this never says that the manifest has none.
+        if lookups.iter().any(|count| *count > 0.0) {
+            self.access.recorded.store(true, atomic::Ordering::Relaxed);
+        }
         FileRecord {
             table: self.table.id,
             start: self.bounds.start.clone(),
