@@ -76,8 +76,8 @@ const fn load(name: &'static str, operations: u64, value_bytes: usize, compact: 
     Case { name, operations, work: Work::Load { value_bytes, compact } }
 }
 
-const fn policy(name: &'static str, policy: &'static str) -> Case {
-    Case { name, operations: 8_000, work: Work::Policy(policy) }
+const fn policy(name: &'static str, operations: u64, policy: &'static str) -> Case {
+    Case { name, operations, work: Work::Policy(policy) }
 }
 
 const fn decide(name: &'static str, case: desk::Case) -> Case {
@@ -91,11 +91,13 @@ const FORWARD: Direction = Direction::Forward;
 const UNIFORM: Target = Target::Uniform;
 use Prepared::{Empty, InMemory, InTables, OnDevice};
 
+/// Work grows in steps of whole flushes and compactions. The numbers of operations are such that 3 % more of them are
+/// noticed (`--regress`).
 pub(super) const CASES: [Case; 32] = [
     action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
     action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
     action("put-batch", 10_000, Empty(100), Action::Batch(Target::Below(LOADED), 100)),
-    action("put-1000", 5_000, Empty(1000), Action::Put(Target::Below(LOADED))),
+    action("put-1000", 7_000, Empty(1000), Action::Put(Target::Below(LOADED))),
     action("get-memtable", 10_000, InMemory, Action::Get(UNIFORM)),
     action("get-table", 10_000, InTables, Action::Get(UNIFORM)),
     action("get-missing", 10_000, InTables, Action::GetAbsent(UNIFORM)),
@@ -111,11 +113,11 @@ pub(super) const CASES: [Case; 32] = [
     load("flush-100", 10_000, 100, false),
     load("flush-1000", 8_000, 1000, false),
     load("merge-100", 10_000, 100, true),
-    load("merge-1000", 4_000, 1000, true),
+    load("merge-1000", 9_000, 1000, true),
     Case { name: "recovery", operations: 8_000, work: Work::Recovery },
-    policy("policy-leveling", "leveling"),
-    policy("policy-1-leveling", "1-leveling"),
-    policy("policy-tiering", "tiering"),
+    policy("policy-leveling", 8_000, "leveling"),
+    policy("policy-1-leveling", 9_000, "1-leveling"),
+    policy("policy-tiering", 8_000, "tiering"),
     decide("decide-full", ELECTIVE),
     decide("decide-partial", desk::Case { partial: true, ..ELECTIVE }),
     decide("decide-must", desk::Case { partial: true, must: true, ..ELECTIVE }),
@@ -123,7 +125,7 @@ pub(super) const CASES: [Case; 32] = [
     Case { name: "search", operations: 34, work: Work::Search },
     Case { name: "admit", operations: 34, work: Work::Admit(1000) },
     Case { name: "dynamic", operations: 2_500, work: Work::Workload(dynamic_small) },
-    Case { name: "filters", operations: 2_500, work: Work::Workload(filters_small) },
+    Case { name: "filters", operations: 3_000, work: Work::Workload(filters_small) },
 ];
 
 fn dynamic_small(operations: u64) -> Result<Workload> {
