@@ -267,6 +267,24 @@ mod tests {
     }
 
     #[test]
+    fn what_measures_nothing_does_not_pass() {
+        let args = GateArgs {
+            update: false,
+            reason: None,
+            only: Some("gett".to_owned()),
+            counts: true,
+            regress: None,
+            file: "no/file".into(),
+            case: None,
+            operations: 0,
+        };
+        assert!(compare(&args, &[]).is_err_and(|what| what.contains("no case has \"gett\"")));
+        let known =
+            |case: &str| File { figures: vec![Figure::new(case, "runs", 1.0, 0.0)], ..File::default() };
+        assert_eq!((told_removed(&known("gone")), told_removed(&known("search"))), (1, 0));
+    }
+
+    #[test]
     fn counts_repeat_exactly() {
         for name in ["put-random", "get-table", "dynamic"] {
             let case = case(name);

@@ -98,7 +98,16 @@ fn judge_filter(file: &FileMeta, block_ns: f64) {
 #[cfg(test)]
 mod tests {
     use crate::api::db::Db;
+    use crate::api::keyspace::Keyspace;
     use drumlin_env::MemEnv;
+
+    /// Returns a new keyspace with one flush of 2000 keys.
+    fn flushed(db: &Db) -> Keyspace {
+        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
+        (0..2000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
+        db.flush().expect("flush");
+        keys
+    }
 
     /// Half of the keys and all lookups are in the first tenth of the key space. The buckets follow the keys, and the
     /// counts the lookups, through flushes and compactions.
@@ -153,11 +162,9 @@ mod tests {
         let mem = MemEnv::new(5);
         let open = || Db::builder("/s").env(mem.env()).open().expect("open");
         let db = open();
-        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
-        (0..2000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
-        db.flush().expect("flush");
+        let keys = flushed(&db);
         (0..20_000_u32).for_each(|n| _ = keys.get((n % 2000).to_be_bytes()).expect("get"));
-        let found = |keys: &crate::Keyspace| {
+        let found = |keys: &Keyspace| {
             keys.state.view().tree.files().map(|(_, _, file)| file.lookups().found).sum::<f64>()
         };
         keys.store.save_lookups().expect("saved");
@@ -175,9 +182,7 @@ mod tests {
         let mem = MemEnv::new(4);
         let open = || Db::builder("/s").env(mem.env()).open().expect("open");
         let db = open();
-        let keys = db.keyspace_with("k", &[("filter_mode", "mnemosyne+")]).expect("a keyspace");
-        (0..2000_u32).for_each(|n| _ = keys.put(n.to_be_bytes(), [7; 50]).expect("put"));
-        db.flush().expect("flush");
+        let keys = flushed(&db);
         while keys.store.renew_buckets() {}
         for n in (0..300_u32).cycle().take(20_000) {
             keys.get(n.to_be_bytes()).expect("get");
