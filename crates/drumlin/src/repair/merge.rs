@@ -20,10 +20,14 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) struct Saved {
     /// A value, or operands; oldest first. The value that operands apply to comes first if there is one.
     pub(super) versions: Vec<Version>,
-    /// Other pointers to the values of these versions, from other tables: a compaction may have copied a value, and
-    /// either copy may be gone.
-    pub(super) copies: Vec<Version>,
+    /// Versions with the same sequence numbers, from other tables: pointers to copies of a value, and the operand that
+    /// a merged value contains. One may be readable where the other is not.
+    pub(super) alternatives: Vec<Version>,
+    /// Versions that the oldest one of `versions` hides, newest first.
+    hidden: Vec<Version>,
     pub(super) is_certain: bool,
+    /// Whether there is a value, a deletion or a range tombstone below the operands.
+    has_base: bool,
 }
 
 /// Losses found during the merge.
@@ -134,14 +138,27 @@ impl<'a> Merge<'a> {
         loop {
             let Reverse(place) = self.heap.peek()?;
             let key = place.key.clone();
-            let (versions, copies) = self.versions(&key);
+            let (versions, alternatives) = self.versions(&key);
             if let Some(saved) = self.settle(&key, versions) {
-                return Some(Saved { copies, ..saved });
+                return Some(Saved { alternatives, ..saved });
             }
         }
     }
 
-    /// Returns all versions of `key`, newest first, and further pointers to the values of some of them.
+    /// Returns what takes the place of `saved`, whose value cannot be read: the operand with the value's sequence
+    /// number, and the versions below it. Compaction merged these into the value. Some may be gone, so they are never
+    /// certain. Returns `None` if the operand or a base for it is missing.
+    pub(super) fn unmerge(&self, mut saved: Saved) -> Option<Saved> {
+        let unreadable = (!saved.versions.is_empty()).then(|| saved.versions.remove(0))?;
+        let is_merged = |version: &&Version| version.seq == unreadable.seq && is_operand(version.kind);
+        let operand = saved.alternatives.iter().find(is_merged)?.clone();
+        let newer = saved.versions.into_iter().rev();
+        let versions = newer.chain([operand]).chain(saved.hidden).collect();
+        let unmerged = self.settle(&unreadable.key, versions).filter(|unmerged| unmerged.has_base)?;
+        Some(Saved { alternatives: saved.alternatives, is_certain: false, ..unmerged })
+    }
+
+    /// Returns all versions of `key`, newest first, and their alternatives.
     fn versions(&mut self, key: &[u8]) -> (Vec<Version>, Vec<Version>) {
         let mut all: Vec<Version> = Vec::new();
         while let Some(Reverse(place)) = self.heap.peek()
@@ -246,11 +263,11 @@ impl<'a> Merge<'a> {
     /// Returns what a reader sees of `versions`, all versions of `key`. Returns `None` if the key is deleted.
     fn settle(&self, key: &[u8], versions: Vec<Version>) -> Option<Saved> {
         let deleted = self.tombstones.covering(key, Seq::MAX);
-        let mut seen = Vec::new();
+        let (mut seen, mut versions) = (Vec::new(), versions.into_iter());
         // Sequence number of the version that hides all older ones. A lost part with newer entries may have held a
         // newer one.
         let mut base = deleted;
-        for version in versions {
+        for version in versions.by_ref() {
             if version.seq < deleted {
                 break;
             }
@@ -258,7 +275,7 @@ impl<'a> Merge<'a> {
                 base = base.max(version.seq);
                 break;
             }
-            let is_base = !matches!(version.kind, Kind::Merge | Kind::MergeExpiring);
+            let is_base = !is_operand(version.kind);
             base = if is_base { base.max(version.seq) } else { base };
             seen.push(version);
             if is_base {
@@ -268,32 +285,37 @@ impl<'a> Merge<'a> {
         let is_shadowed = |shadow: &Shadow| shadow.max_seq > base && shadow.range.contains(key);
         let is_certain = !self.shadows.iter().any(is_shadowed);
         seen.reverse();
-        (!seen.is_empty()).then_some(Saved { versions: seen, copies: Vec::new(), is_certain })
+        let (hidden, has_base) = (versions.collect(), base > 0);
+        let saved = Saved { versions: seen, alternatives: Vec::new(), hidden, is_certain, has_base };
+        (!saved.versions.is_empty()).then_some(saved)
     }
 }
 
-/// Returns one version for each sequence number of `all`, the versions of one key, newest first, and further pointers
-/// to their values. A value that is there in whole, as in the log, goes before pointers to it. Both go before the
-/// operand with their number: a compaction has merged it with what was below, of which the rest may be gone.
+/// Returns one version for each sequence number of `all`, the versions of one key, newest first, and the alternatives
+/// to pointers. A value that is there in whole, as in the log, goes before pointers to it. Both go before the operand
+/// with their number: a compaction has merged it with what was below, of which the rest may be gone.
 fn chosen(mut all: Vec<Version>) -> (Vec<Version>, Vec<Version>) {
     let rank = |kind: Kind| match kind {
         Kind::PutPointer => 1,
-        Kind::Merge | Kind::MergeExpiring => 2,
+        kind if is_operand(kind) => 2,
         _ => 0,
     };
     all.sort_by_key(|version| (Reverse(version.seq), rank(version.kind)));
-    let (mut versions, mut copies): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
+    let (mut versions, mut alternatives): (Vec<Version>, Vec<Version>) = (Vec::new(), Vec::new());
     for version in all {
         match versions.last() {
             // Tables that a compaction had read have the versions that its outputs have.
             Some(last) if last.seq == version.seq => {
-                let is_copy = version.kind == Kind::PutPointer && last.kind == Kind::PutPointer;
-                copies.extend(is_copy.then_some(version));
+                alternatives.extend((last.kind == Kind::PutPointer).then_some(version));
             }
             _ => versions.push(version),
         }
     }
-    (versions, copies)
+    (versions, alternatives)
+}
+
+fn is_operand(kind: Kind) -> bool {
+    matches!(kind, Kind::Merge | Kind::MergeExpiring)
 }
 
 /// Returns the file name of `source`.
@@ -318,22 +340,68 @@ fn following(salvage: &mut Salvage, source: &RepairSource) -> Option<Version> {
 mod tests {
     use super::*;
     use crate::base::slice::Slice;
+    use drumlin_types::KeyspaceId;
+    use std::collections::BTreeMap;
+
+    fn version(seq: Seq, kind: Kind, value: &str) -> Version {
+        Version { key: b"k".to_vec(), seq, kind, value: Slice::from(value.as_bytes()) }
+    }
+
+    /// Passes the merge of `versions` and its first key to `check`.
+    fn with_merge(versions: &[Version], check: impl FnOnce(&Merge, Saved)) {
+        let (env, mut files, destination) =
+            (Env::os(), FileReports::default(), Destination::Keyspace(KeyspaceId(1)));
+        let mut logged =
+            Logged { versions: BTreeMap::from([(destination, versions.to_vec())]), ..Logged::default() };
+        let mut merge = Merge::new(&env, &mut files, destination, Vec::new(), &mut logged);
+        let saved = merge.next().expect("the key has a value");
+        check(&merge, saved);
+    }
+
+    fn values(saved: &Saved) -> Vec<&[u8]> {
+        saved.versions.iter().map(|version| &version.value[..]).collect()
+    }
+
+    #[test]
+    fn the_operands_of_an_unreadable_merged_value_take_its_place() {
+        let operands = [version(9, Kind::Merge, "nine"), version(7, Kind::Merge, "seven")];
+        let merged = [version(9, Kind::PutPointer, "merged 9"), version(7, Kind::PutPointer, "merged 7")];
+        let (base, newer) = (version(5, Kind::Put, "base"), version(12, Kind::Merge, "twelve"));
+        let all = [&operands[..], &merged[..], &[base, newer.clone()]].concat();
+        with_merge(&all, |merge, saved| {
+            assert_eq!(values(&saved), [&b"merged 9"[..], b"twelve"]);
+            assert!(saved.is_certain);
+            let saved = merge.unmerge(saved).expect("an operand and a merged value are left");
+            assert_eq!(values(&saved), [&b"merged 7"[..], b"nine", b"twelve"]);
+            let saved = merge.unmerge(saved).expect("two operands and a value are left");
+            assert_eq!(values(&saved), [&b"base"[..], b"seven", b"nine", b"twelve"]);
+            assert!(!saved.is_certain, "a version between them may be lost");
+        });
+        let (merged, deletion) = (merged[..1].to_vec(), version(3, Kind::Delete, ""));
+        with_merge(&[&operands[..], &merged, &[deletion]].concat(), |merge, saved| {
+            let saved = merge.unmerge(saved).expect("two operands on a deletion are left");
+            assert_eq!(values(&saved), [&b"seven"[..], b"nine"]);
+        });
+        with_merge(&[&operands[..], &merged].concat(), |merge, saved| {
+            assert!(merge.unmerge(saved).is_none(), "the operands have no base");
+        });
+        with_merge(&[&merged[..], &operands[1..], &[newer]].concat(), |merge, saved| {
+            assert!(merge.unmerge(saved).is_none(), "the operand of the merged value is lost");
+        });
+    }
 
     #[test]
     fn a_merged_value_goes_before_the_operand_that_it_contains() {
-        let version = |seq, kind, value: &str| {
-            let value = Slice::from(value.as_bytes());
-            Version { key: b"k".to_vec(), seq, kind, value }
-        };
         let found = |versions: &[Version]| {
-            let (versions, copies) = chosen(versions.to_vec());
+            let (versions, alternatives) = chosen(versions.to_vec());
             let text = |version: &Version| String::from_utf8_lossy(&version.value).into_owned();
-            (versions.iter().map(text).collect::<Vec<_>>(), copies.iter().map(text).collect::<Vec<_>>())
+            (versions.iter().map(text).collect::<Vec<_>>(), alternatives.iter().map(text).collect::<Vec<_>>())
         };
         let (operand, merged) = (version(9, Kind::Merge, "operand"), version(9, Kind::PutPointer, "merged"));
         let base = version(5, Kind::PutPointer, "base");
         let (whole, copy) = (version(9, Kind::Put, "whole"), version(9, Kind::PutPointer, "copy"));
-        assert_eq!(found(&[operand.clone(), base.clone(), merged.clone()]).0, ["merged", "base"]);
+        let all = found(&[operand.clone(), base.clone(), merged.clone()]);
+        assert_eq!(all, (vec!["merged".into(), "base".into()], vec!["operand".into()]));
         assert_eq!(found(&[operand.clone(), base]).0, ["operand", "base"]);
         assert_eq!(found(&[merged.clone(), operand, whole]), (vec!["whole".into()], vec![]));
         assert_eq!(found(&[merged, copy]), (vec!["merged".into()], vec!["copy".into()]));

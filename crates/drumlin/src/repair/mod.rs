@@ -29,6 +29,7 @@ use crate::base::resolve::ValueRead;
 use crate::disk::{check_empty, check_path, look_error, sync_dir, target_outside};
 use crate::options::{Durability, is_left_out};
 use crate::recovery::open::{UNFINISHED, claim, lock_shared, make_dir};
+use crate::table::Version;
 use crate::value::ValueFiles;
 use drumlin_env::{Env, FileKind};
 use drumlin_types::Kind;
@@ -310,12 +311,7 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
         let values = ValueFiles::damaged(self.env.clone(), self.dir.to_owned());
         let (mut batch, began) = (Batch::new(), self.come.bytes);
         while let Some(saved) = merge.next() {
-            let mut saved = saved;
-            if let Some(what) = saved.read_values(&values) {
-                merge.lost.entries += 1;
-                merge.lost.findings.push(what);
-                continue;
-            }
+            let Some(saved) = readable(&mut merge, saved, &values) else { continue };
             // Writes the oldest version first. A chain of operands may take several batches.
             for version in &saved.versions {
                 if batch.size() + version.key.len() + version.value.len() > BATCH_BYTES && !batch.is_empty() {
@@ -344,22 +340,39 @@ impl<P: FnMut(&RepairProgress)> Rescue<'_, P> {
     }
 }
 
+/// Replaces the value pointer of `saved` by its value. Goes back to the operands of a merged value that cannot be read.
+/// Returns `None` if nothing can be read, and counts the entry as lost.
+fn readable(merge: &mut Merge, mut saved: Saved, values: &ValueFiles) -> Option<Saved> {
+    while let Some(what) = saved.read_values(values) {
+        let unmerged = merge.unmerge(saved);
+        let (lost, fate) = match &unmerged {
+            Some(_) => (0, "unreadable, its operands are kept"),
+            None => (1, "lost"),
+        };
+        merge.lost.entries += lost;
+        merge.lost.findings.push(format!("{} is {fate}: {}", what.0, what.1));
+        saved = unmerged?;
+    }
+    Some(saved)
+}
+
 fn is_limit(option: &str) -> bool {
     LIMITS.contains(&option)
 }
 
 impl Saved {
-    /// Replaces value pointers by the values that they refer to. Returns why one cannot be read.
-    fn read_values(&mut self, files: &ValueFiles) -> Option<String> {
-        let Saved { versions, copies, .. } = self;
+    /// Replaces value pointers by the values that they refer to. Returns which one cannot be read, and why.
+    fn read_values(&mut self, files: &ValueFiles) -> Option<(String, Error)> {
+        let Saved { versions, alternatives, .. } = self;
         for version in versions.iter_mut().filter(|version| version.kind == Kind::PutPointer) {
             let read = |pointer: &[u8]| files.read(&version.key, version.seq, pointer, ValueRead::Check);
-            let mut others = copies.iter().filter(|copy| copy.seq == version.seq);
+            let is_copy = |other: &&Version| other.seq == version.seq && other.kind == Kind::PutPointer;
+            let mut copies = alternatives.iter().filter(is_copy);
             let value = read(&version.value)
-                .or_else(|error| others.find_map(|copy| read(&copy.value).ok()).ok_or(error));
+                .or_else(|error| copies.find_map(|copy| read(&copy.value).ok()).ok_or(error));
             match value {
                 Ok(value) => (version.kind, version.value) = (Kind::Put, value),
-                Err(error) => return Some(format!("a value at #{} is lost: {error}", version.seq)),
+                Err(error) => return Some((format!("a value at #{}", version.seq), error)),
             }
         }
         None
