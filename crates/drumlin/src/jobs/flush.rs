@@ -118,9 +118,9 @@ impl FlushLane {
             written: result.outputs.value_bytes().0,
             predicts: options.least_separated() < u64::MAX
                 && options.value_policy != ValuePolicy::GarbageRatio,
-            is_frozen: options.adaptation == Adaptation::Frozen,
         };
-        if self.store.lifetimes.flushed(job.keyspace.id, flushed) {
+        let is_frozen = || job.keyspace.options.load().adaptation == Adaptation::Frozen;
+        if self.store.lifetimes.flushed(job.keyspace.id, flushed, is_frozen) {
             self.store.background.wake();
         }
         self.store.install_flush(&job.keyspace, &job.memtables, job.max_seq, result)?;

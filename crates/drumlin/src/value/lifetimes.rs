@@ -105,8 +105,6 @@ pub(crate) struct FlushedValues {
     pub(crate) written: u64,
     /// Whether values have classes, so that the flush has told of the writes of watched keys.
     pub(crate) predicts: bool,
-    /// Whether nothing is learned from it.
-    pub(crate) is_frozen: bool,
 }
 
 /// A step of a training.
@@ -232,12 +230,18 @@ impl Lifetimes {
         known.keyspaces.get(&keyspace).map_or(bytes, |of| (bytes as f64 * of.separated) as u64)
     }
 
-    /// Notes a flush. Returns whether a training is due.
-    pub(crate) fn flushed(&self, keyspace: KeyspaceId, flush: FlushedValues) -> bool {
+    /// Notes a flush. Returns whether a training is due. Calls `is_frozen` under its lock: an option that was read
+    /// before could overwrite a later [`freeze`](Self::freeze).
+    pub(crate) fn flushed(
+        &self,
+        keyspace: KeyspaceId,
+        flush: FlushedValues,
+        is_frozen: impl FnOnce() -> bool,
+    ) -> bool {
         let mut known = self.known.lock();
         let Some(of) = known.keyspaces.get_mut(&keyspace) else { return false };
         of.separated = (flush.written as f64 / flush.bytes.max(1) as f64).min(1.0);
-        of.is_frozen = flush.is_frozen;
+        of.is_frozen = is_frozen();
         if of.is_frozen {
             return false;
         }
@@ -522,8 +526,11 @@ mod tests {
         write(&job, 30);
         assert_eq!(learned(), 0, "the first sample's lifetime is not known");
         let flushed = |is_frozen| {
-            let flush = FlushedValues { now: 1 << 40, bytes: 1, written: 1, predicts: true, is_frozen };
-            lifetimes.flushed(KeyspaceId(1), flush)
+            let flush = FlushedValues { now: 1 << 40, bytes: 1, written: 1, predicts: true };
+            lifetimes.flushed(KeyspaceId(1), flush, || {
+                assert!(lifetimes.known.try_lock().is_none(), "a freeze may come in between");
+                is_frozen
+            })
         };
         assert!(!flushed(true));
         assert_eq!(learned(), 0, "its deadline has passed, but nothing is learned");
