@@ -3,6 +3,7 @@
 use super::args::Common;
 use super::program::Program;
 use super::published::{is_special, note, unfinished, write_json};
+use super::stores::{PREFIX, Stores};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{PhaseReport, Report, SCHEMA};
@@ -42,6 +43,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
         report.warnings.push(format!("{dir} is in memory (tmpfs): give a folder on a disk with --db"));
     }
     check_disk(tasks, &plan)?;
+    let _stores = Stores::begin(&plan.dir, plan.keep)?;
     for kind in program.engines.iter().filter(|kind| plan.engines.iter().any(|e| e.starts_with(kind.name())))
     {
         let dir = plan.dir.join("check");
@@ -49,7 +51,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
         crate::measure::run::remove(&dir);
     }
     let mut rounds = Rounds::default();
-    let outcome = tasks.iter().try_for_each(|task| {
+    tasks.iter().try_for_each(|task| {
         rounds.run(&plan, task, &mut |so_far, done| {
             if done.of > 1 && !plan.quiet {
                 note(&format!(
@@ -65,11 +67,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
             }
             Ok(())
         })
-    });
-    if !plan.keep {
-        crate::measure::run::remove(&plan.dir);
-    }
-    outcome?;
+    })?;
     let mut report = with_results(report, rounds);
     if common.brief {
         report.phases.iter_mut().for_each(PhaseReport::make_brief);
@@ -121,7 +119,7 @@ pub(super) fn engines(common: &Common, program: &Program) -> Result<Vec<String>>
 /// Returns the directory for the stores: a new one below the requested directory.
 pub(super) fn data_dir(common: &Common) -> PathBuf {
     let parent = common.db.clone().unwrap_or_else(std::env::temp_dir);
-    parent.join(format!("drumlin-bench-{}", machine::stamp()))
+    parent.join(format!("{PREFIX}{}", machine::stamp()))
 }
 
 fn plan(common: &Common, program: &Program) -> Result<Plan> {

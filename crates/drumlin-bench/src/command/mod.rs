@@ -6,6 +6,7 @@ pub(crate) mod measured;
 mod numbers;
 pub(crate) mod program;
 pub(crate) mod published;
+mod stores;
 mod tasks;
 
 pub use ended::Ended;

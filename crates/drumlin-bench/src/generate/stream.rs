@@ -13,6 +13,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Calls per chunk. The keys of a chunk fit in the L1 cache.
 pub const CHUNK: usize = 256;
+/// A chunk with this many bytes of keys takes no further call: large batches of large keys would fill the memory.
+const MAX_KEY_BYTES: usize = 64 << 20;
 
 /// Maximum number of redraws when a drawn id has no entry; limits the cost when few ids have one.
 const REDRAWS: u32 = 64;
@@ -145,7 +147,7 @@ impl Stream {
     /// used before the phase has an entry: reads of entries skip ids without one.
     pub fn fill(&mut self, chunk: &mut Chunk, is_present: &dyn Fn(u64) -> bool) -> Result<bool> {
         chunk.clear();
-        while chunk.operations.len() < CHUNK && self.left > 0 {
+        while chunk.operations.len() < CHUNK && chunk.keys.len() < MAX_KEY_BYTES && self.left > 0 {
             if !self.draw(chunk, is_present)? {
                 self.left = 0;
             }
@@ -203,7 +205,7 @@ impl Stream {
                 },
                 _ => self.value_bytes,
             };
-            self.push(chunk, id, size, call == Call::GetAbsent);
+            self.push(chunk, id, size, call == Call::GetAbsent)?;
         }
         chunk.operations.push(Operation { call, first, count: count as u32 });
         // A scan counts its entries, and their number is known only at its end; here it is one call.
@@ -247,13 +249,15 @@ impl Stream {
         Ok(true)
     }
 
-    fn push(&self, chunk: &mut Chunk, id: u64, size: u32, absent: bool) {
+    fn push(&self, chunk: &mut Chunk, id: u64, size: u32, absent: bool) -> Result<()> {
         let start = chunk.keys.len() as u32;
         self.keys.write(id, &mut chunk.keys);
         if absent {
             chunk.keys.push(b'0');
         }
-        chunk.items.push(Item { id, size, start, end: chunk.keys.len() as u32 });
+        let end = u32::try_from(chunk.keys.len()).map_err(|_| "the keys of one call take more than 4 GiB")?;
+        chunk.items.push(Item { id, size, start, end });
+        Ok(())
     }
 }
 
