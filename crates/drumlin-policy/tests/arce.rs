@@ -628,3 +628,30 @@ fn other_options_are_searched_for() {
     world.limits.pin = None;
     assert_eq!([searches(&mut world), searches(&mut world)], [1, 0], "it is chosen again");
 }
+
+/// Lookups that find their keys in the newest runs lose little to older ones, so they buy fewer compactions.
+#[test]
+fn runs_that_lookups_do_not_reach_are_no_loss() {
+    let compacted = |vain_share: f64| {
+        let (mut world, mut policy) = (world(1), by_name("arce").unwrap());
+        for second in 0..400 {
+            world.load = LoadView { vain_share, ..load(20_000.0, 0.0, 500.0, f64::from(second)) };
+            world.costs = CostView {
+                probe_ns: 150.0,
+                block_ns: 500.0,
+                get_ns: 1300.0,
+                write_ns: 1500.0,
+                ..world.costs
+            };
+            world.now += 1_000_000;
+            if second % 4 == 0 {
+                world.flush(&mut *policy, 0, KEYS);
+            }
+            settle(&mut world, &mut *policy, 100);
+        }
+        world.totals.merged
+    };
+    let (all, few) = (compacted(1.0), compacted(0.05));
+    assert_eq!(compacted(0.0), all, "what is not known counts as in vain");
+    assert!(few * 2 < all, "{few} of {all} bytes");
+}

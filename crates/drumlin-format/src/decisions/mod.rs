@@ -21,8 +21,8 @@
 //! repeated from it and the decisions compared. It contains the bounds of files, as the manifest does. Its layout
 //! follows the input types of policies and changes more often than the rest. A build reads entries of every older
 //! version, but policy calls of its own [`VERSION`] only. Versions differ only in the layout of policy calls: it grew
-//! several times within version 1, version 3 adds the levels that have enough ready compactions, and version 4 the
-//! number of cores.
+//! several times within version 1, version 3 adds the levels that have enough ready compactions, version 4 the
+//! number of cores, and version 5 the share of runs that lookups search in vain.
 //!
 //! The log is advisory: nothing depends on it. It is never synced. Reading ends silently at the first place without a
 //! valid entry, whatever follows. Corruption can shorten the log. It cannot alter an entry or prevent a store from
@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 /// Length of the header block.
 const HEADER_LEN: usize = 32;
 /// Version of the log that this build writes, and the only one whose policy calls it decodes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Maximum length of an entry's payload. Longer entries are not logged.
 pub const MAX_ENTRY_LEN: usize = 256 << 10;
 

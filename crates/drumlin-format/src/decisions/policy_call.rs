@@ -372,9 +372,9 @@ fn plan(reader: &mut Reader<'_>) -> Result<Plan, Corruption> {
 
 fn put_load(out: &mut Vec<u8>, load: &LoadView) {
     let LoadView { gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, .. } = load;
-    let LoadView { sealed_memtables, snapshots, read_bytes, waited, counted, .. } = load;
+    let LoadView { sealed_memtables, snapshots, read_bytes, waited, vain_share, counted, .. } = load;
     let rates = [gets, seeks, writes, write_bytes, entry_bytes, clients, memtable_fill, read_bytes, waited];
-    rates.iter().for_each(|rate| put_f64(out, **rate));
+    rates.iter().chain(&[vain_share]).for_each(|rate| put_f64(out, **rate));
     put_varint(out, u64::from(*sealed_memtables));
     put_varint(out, u64::from(*snapshots));
     counted.iter().for_each(|count| put_varint(out, *count));
@@ -391,6 +391,7 @@ fn load(reader: &mut Reader<'_>) -> Result<LoadView, Corruption> {
         memtable_fill: f64(reader)?,
         read_bytes: f64(reader)?,
         waited: f64(reader)?,
+        vain_share: f64(reader)?,
         sealed_memtables: reader.varint_u32()?,
         snapshots: reader.varint_u32()?,
         counted: [
@@ -564,6 +565,7 @@ mod tests {
             snapshots: 3,
             counted: [7, 8, 1 << 40],
             read_bytes: 2.5,
+            vain_share: 0.25,
             ..LoadView::default()
         };
         let costs = CostView { write_ns: f64::MIN_POSITIVE, busy_share: 0.5, ..CostView::default() };
@@ -623,7 +625,7 @@ mod tests {
         let found = (crate::decisions::VERSION, bytes.len(), crate::checksum::checksum(0, 0, &[&bytes]));
         assert_eq!(
             found,
-            (4, 580, 4_280_646_786),
+            (5, 588, 93_504_233),
             "the layout of policy calls changed: raise the version of the decision log"
         );
     }

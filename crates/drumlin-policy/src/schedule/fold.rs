@@ -41,7 +41,8 @@ pub struct FoldCosts {
     pub rewrite: f64,
     /// Fixed slot seconds per piece.
     pub fixed: f64,
-    /// Seconds per second that reads spend on one more run: lookups times their probe, plus seeks times their cursor.
+    /// Seconds per second that reads spend on one more run: lookups times their probe and
+    /// the share of runs that they search in vain, plus seeks times their cursor.
     pub extra_run: f64,
 }
 
@@ -55,7 +56,7 @@ impl FoldCosts {
         // The mean cursor is in a small run that is entirely cached. A run that is worth compacting is as large as
         // those that lookups read, so a seek costs at least a block read.
         let cursor = costs.cursor_ns.max(costs.block_ns);
-        let extra_run = (lately.gets * probe + lately.seeks * cursor) / 1e9;
+        let extra_run = (lately.gets * lately.vain() * probe + lately.seeks * cursor) / 1e9;
         // No rate is known in the first second; the bytes written so far count as that second's rate.
         let counted = load.counted[2] as f64 * load.entry_bytes;
         let is_known = load.write_bytes > 0.0;

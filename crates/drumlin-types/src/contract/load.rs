@@ -35,6 +35,17 @@ pub struct LoadView {
     pub memtable_fill: f64,
     /// Number of live snapshots.
     pub snapshots: u32,
+    /// Of the runs beyond one that cover the key of a point lookup, the share that a lookup searches in vain; 0 while
+    /// it is not known. Lookups search newer runs first and stop at the newest version, so they pass over older runs.
+    pub vain_share: f64,
+}
+
+impl LoadView {
+    /// Returns the share, above 0 and at most 1, of the runs beyond one that a point lookup searches in vain. It is 1
+    /// while nothing is known, as for absent keys.
+    pub fn vain(&self) -> f64 {
+        if self.vain_share > 0.0 { self.vain_share.min(1.0) } else { 1.0 }
+    }
 }
 
 /// Returns the total variation distance of two operation mixes, from 0 to 1: half the sum of the absolute differences.

@@ -126,10 +126,26 @@ impl Source for MemSource<'_> {
 pub(crate) struct LookupOptions<'a> {
     /// Whether the lookup is counted in the lookup statistics of files.
     pub(crate) counts_files: bool,
-    /// Store whose costs the durations of probes are added to; `None` if the lookup is not timed.
-    pub(crate) timed: Option<&'a Store>,
+    /// `None` if the lookup is not timed.
+    pub(crate) timed: Option<&'a TimedLookup<'a>>,
     /// Pin of the lookup, if it is pinned.
     pub(crate) pin: Option<&'a Pin<'a>>,
+}
+
+/// A lookup that is timed, and the runs that it meets.
+pub(crate) struct TimedLookup<'a> {
+    /// The store whose costs get the durations of probes.
+    store: &'a Store,
+    /// Number of runs with a file whose bounds contain the key.
+    covered: Cell<u32>,
+    /// Number of these that the lookup searched without finding a version.
+    vain: Cell<u32>,
+}
+
+impl TimedLookup<'_> {
+    fn new(store: &Store) -> TimedLookup<'_> {
+        TimedLookup { store, covered: Cell::new(0), vain: Cell::new(0) }
+    }
 }
 
 /// How far a lookup came.
@@ -171,7 +187,7 @@ impl Source for FileSource<'_> {
         if self.file.counts.range_tombstones > 0 {
             state.cover(table.range_tombstones().covering(key, snapshot));
         }
-        let began = timed.map(|store| store.files.env.clock().monotonic_nanos());
+        let began = timed.map(|timed| timed.store.files.env.clock().monotonic_nanos());
         let mut hit = Hit::Nothing;
         let outcome = table.lookup(key, hash, snapshot, self.file.skips_filter(), |found| {
             if hit == Hit::Nothing {
@@ -190,7 +206,9 @@ impl Source for FileSource<'_> {
         if counts_files {
             self.file.count(hit);
         }
-        if let (Some(store), Some(began)) = (timed, began) {
+        if let (Some(timed), Some(began)) = (timed, began) {
+            let store = timed.store;
+            timed.vain.set(timed.vain.get() + u32::from(outcome != Lookup::Found));
             let nanos = store.files.env.clock().monotonic_nanos().saturating_sub(began);
             match outcome {
                 Lookup::Denied => store.costs.probes.denied(nanos),
@@ -255,12 +273,13 @@ impl Store {
         let counts_files = is_sampled(self.lookups.add_gets(1));
         let is_timed = keyspace.meter.count_and_sample(OperationKind::Point, 1);
         let began = is_timed.then(|| self.files.env.clock().monotonic_nanos());
-        let timed = is_timed.then_some(self);
-        let state = self.search(keyspace, key, snapshot, counts_files, timed, false)?;
+        let timed = is_timed.then(|| TimedLookup::new(self));
+        let state = self.search(keyspace, key, snapshot, counts_files, timed.as_ref(), false)?;
         let is_whole = state.pointer().is_none();
         let exists = state.exists(key, &keyspace.resolver(), || self.time_of(snapshot));
-        if let Some(began) = began {
+        if let (Some(began), Some(timed)) = (began, timed) {
             keyspace.meter.keep_sampled_key(OperationKind::Point, key);
+            keyspace.meter.searched(timed.covered.get(), timed.vain.get());
             let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
             keyspace.activity.get_latency.record(nanos);
             // The cost of a get includes the read of its value.
@@ -280,7 +299,7 @@ impl Store {
         key: &[u8],
         snapshot: Option<ReadPoint>,
         counts_files: bool,
-        timed: Option<&Store>,
+        timed: Option<&TimedLookup<'_>>,
         reads_values: bool,
     ) -> Result<GetState> {
         let postponed = Cell::new(false);
@@ -341,7 +360,9 @@ impl Store {
     ) -> Result<Option<Slice>> {
         keyspace.meter.keep_sampled_key(OperationKind::Point, key);
         let began = self.files.env.clock().monotonic_nanos();
-        let state = self.search(keyspace, key, snapshot, counts_files, Some(self), true)?;
+        let timed = TimedLookup::new(self);
+        let state = self.search(keyspace, key, snapshot, counts_files, Some(&timed), true)?;
+        keyspace.meter.searched(timed.covered.get(), timed.vain.get());
         let value = state.finish(key, &keyspace.resolver(), || self.time_of(snapshot));
         let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
         self.costs.got(nanos);
@@ -377,6 +398,11 @@ impl Store {
             let files = level.runs.iter().filter_map(|run| run.file_for(key));
             files.map(|file| self.file_source(file, &reached, options))
         });
+        if let Some(timed) = options.timed {
+            let runs = view.tree.levels.iter().flat_map(|level| &level.runs);
+            timed.covered.set(runs.filter(|run| run.file_for(key).is_some()).count() as u32);
+            timed.vain.set(0);
+        }
         let state = crate::read::get(key, hash, seq, memtables, levels)?;
         if reached.get() == Reached::Version {
             self.lookups.returned(1);

@@ -10,6 +10,7 @@
 //! therefore stands for all operations of such threads, so that many short threads count like a few long ones.
 
 use super::Sample;
+use super::costs::Mean;
 use drumlin_env::sync::plain::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use drumlin_env::sync::plain::{Arc, Mutex};
 use drumlin_types::Key;
@@ -35,6 +36,9 @@ const HALF_LIFE: f64 = 8e6;
 const IDLE_HALF_LIFE: f64 = 600e6;
 /// Number of readings over which recent rates are computed.
 const LATELY: usize = 2;
+
+/// Least share of runs that lookups search in vain: 0 means that it is not known.
+const LEAST_VAIN: f64 = 1e-3;
 
 /// Maximum gap between two samples, in calls. The minimum is 1 and the mean is [`EACH`].
 const LONGEST_GAP: u64 = 2 * EACH - 1;
@@ -197,6 +201,9 @@ pub(crate) struct Meter {
     write_bytes: AtomicU64,
     /// Microseconds that writers waited for admission.
     waited: AtomicU64,
+    /// Mean runs beyond one that cover the key of a lookup, and those searched in vain, plus one because 0 means unknown.
+    further_runs: Mean,
+    vain_runs: Mean,
     /// Bit set of the threads seen since the last reading, by thread number modulo the number of bits.
     seen: [AtomicU64; 4],
     keys: [Mutex<Keys>; 3],
@@ -235,6 +242,8 @@ impl Meter {
             sampled_writes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             waited: AtomicU64::new(0),
+            further_runs: Mean::default(),
+            vain_runs: Mean::default(),
             seen: Default::default(),
             keys: Default::default(),
             rates: Mutex::default(),
@@ -331,6 +340,21 @@ impl Meter {
         self.write_bytes.fetch_add(EACH * bytes, Relaxed);
     }
 
+    /// Records that a sampled lookup met `covered` runs and searched `vain` of them without finding a version. One run
+    /// has to be searched in any tree, so only those beyond one count.
+    pub(crate) fn searched(&self, covered: u32, vain: u32) {
+        let further = covered.saturating_sub(1);
+        self.further_runs.sample(1.0 + f64::from(further));
+        self.vain_runs.sample(1.0 + f64::from(vain.min(further)));
+    }
+
+    /// Returns the share of the runs beyond one that lookups searched in vain; 0 while no lookup met two runs.
+    fn vain_share(&self) -> f64 {
+        let [further, vain] = [&self.further_runs, &self.vain_runs].map(|mean| mean.get() - 1.0);
+        // Rounding takes over when no lookup has met two runs for a long time.
+        if further < 1e-6 { 0.0 } else { (vain / further).clamp(LEAST_VAIN, 1.0) }
+    }
+
     /// Records that a writer waited `micros` microseconds.
     pub(crate) fn waited(&self, micros: u64) {
         self.waited.fetch_add(micros, Relaxed);
@@ -424,6 +448,7 @@ impl Meter {
         load.counted = [points, seeks, writes];
         let sampled = EACH * self.sampled_writes.load(Relaxed);
         load.entry_bytes = if sampled > 0 { bytes as f64 / sampled as f64 } else { 0.0 };
+        load.vain_share = self.vain_share();
         sample.lately = sample.load;
         let load = &mut sample.lately;
         [load.gets, load.seeks, load.writes, load.write_bytes, load.waited] = lately;

@@ -2,7 +2,7 @@
 //!
 //! A schedule weighs bytes written against runs read with one number: the seconds that one run of H costs readers while
 //! one unit is written, divided by the seconds that merging one unit takes. Both scale with the bytes of a unit, so
-//! these cancel. Point lookups pay a probe of the run and the blocks that its filter lets through, seeks pay the
+//! these cancel. Point lookups that search the run in vain pay a probe and the blocks that its filter lets through, seeks pay the
 //! positioning of its cursor. Every number is measured; nothing is known before all of them are.
 
 use super::curve::SizeCurve;
@@ -19,7 +19,7 @@ const MOST_RUNS: u16 = 32;
 /// Returns the nanoseconds per second that one run of H costs readers.
 pub(super) fn read_cost(load: &LoadView, costs: &CostView, false_positives: f64) -> f64 {
     let get = costs.probe_ns + false_positives * costs.block_ns;
-    load.gets * get + load.seeks * costs.cursor_ns
+    load.gets * load.vain() * get + load.seeks * costs.cursor_ns
 }
 
 /// Returns the read weight, or `None` while something is not known. Also `None` without writes: then `ReadDebt`

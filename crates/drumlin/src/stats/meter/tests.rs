@@ -200,3 +200,23 @@ fn rates_of_late_forget_in_a_few_seconds() {
     assert_eq!((lately.writes, lately.seeks), (0.0, 640.0));
     assert!(load.writes > 4000.0, "it fades slowly: {}", load.writes);
 }
+
+#[test]
+fn lookups_that_stop_early_pass_over_older_runs() {
+    let meter = Meter::new(&fresh_store());
+    let share = || meter.sample().load.vain_share;
+    meter.searched(1, 0);
+    meter.searched(1, 1);
+    assert_eq!(share(), 0.0, "one run has to be searched in any tree");
+    (0..1000).for_each(|_| meter.searched(5, 5));
+    assert!((share() - 1.0).abs() < 1e-9, "absent keys: {}", share());
+    (0..2000).for_each(|n| meter.searched(5, n % 5));
+    assert!((share() - 0.5).abs() < 0.02, "each run has as many of the keys: {}", share());
+    (0..2000).for_each(|_| meter.searched(5, 0));
+    assert!(share() > 0.0 && share() < 0.002, "all in the newest run: {}", share());
+    assert_eq!(meter.sample().lately.vain_share, share());
+    (0..1000).for_each(|_| meter.searched(3, 2));
+    let before = share();
+    (0..1000).for_each(|_| meter.searched(1, 0));
+    assert!((share() - before).abs() < 0.01, "what is known outlasts a compaction: {before}, {}", share());
+}

@@ -137,8 +137,8 @@ impl Arce {
     /// passed.
     pub(crate) fn look<'a>(&mut self, input: &'a PolicyInput<'a>) -> (ScoreScene<'a>, bool) {
         let max_runs = f64::from(input.limits.max_runs.max(2));
-        let false_positives = input.tree.false_positive_rate();
-        let slopes = self.estimate.slopes(input.costs, false_positives);
+        let (vain, false_positives) = (input.load.vain(), input.tree.false_positive_rate());
+        let slopes = self.estimate.slopes(input.costs, vain, false_positives);
         let samples = Samples::of(input.wanted, input.wanted_seeks, input.tree);
         let interval_ops = self.estimate.model(input, slopes, 1.0).interval_ops;
         let ticked = if input.frozen {
@@ -166,7 +166,7 @@ impl Arce {
         }
         let scale = scale.priced(self.prices);
         line.price(&scale);
-        let slopes = self.prices.slopes(slopes, false_positives);
+        let slopes = self.prices.slopes(slopes, vain * false_positives);
         if ticked {
             self.estimate.cost(input.costs, slopes, line.cost);
         }

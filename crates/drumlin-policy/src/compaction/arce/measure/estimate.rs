@@ -194,11 +194,12 @@ impl Estimate {
         }
     }
 
-    /// Returns what a covered run adds to a point lookup and to a seek.
-    pub(crate) fn slopes(&self, costs: &CostView, false_positives: f64) -> [f64; 2] {
+    /// Returns what a covered run adds to a point lookup and to a seek. A lookup searches the share `vain` of the runs
+    /// beyond one in vain, and reads a block of the share `false_positives` of these.
+    pub(crate) fn slopes(&self, costs: &CostView, vain: f64, false_positives: f64) -> [f64; 2] {
         let probe = known(costs.probe_ns, PROBE);
         let block = known(costs.block_ns, BLOCK);
-        [probe + false_positives * block, known(costs.cursor_ns, CURSOR)]
+        [vain * (probe + false_positives * block), known(costs.cursor_ns, CURSOR)]
     }
 
     /// Returns the present model. `runs` is the read cost of the covered runs in uncached runs, and `slopes` the cost

@@ -26,6 +26,7 @@
 //! policy begins with a full account.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
+use crate::real;
 use alloc::vec::Vec;
 use drumlin_types::RunId;
 
@@ -100,7 +101,8 @@ impl RewriteBudget {
 
     /// Returns the bytes that an elective compaction may read: those left for which readers have paid.
     pub(crate) fn affordable(&self, model: &CostModel) -> f64 {
-        let paid = (self.paid - model.setup).max(0.0) * model.speed;
+        // Without rounding up, the account at its cap could miss the whole tree by a fraction of a byte for ever.
+        let paid = real::ceil((self.paid - model.setup).max(0.0) * model.speed);
         self.left.min(paid)
     }
 

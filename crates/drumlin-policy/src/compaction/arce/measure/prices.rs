@@ -95,7 +95,7 @@ impl Prices {
     }
 
     /// Returns what an uncached run adds to a lookup and to a seek. `mean` is the cost of a run without regard to
-    /// size. A lookup fetches a block from a share `false_positives` of the runs.
+    /// size. A lookup fetches a block in vain from a share `false_positives` of the runs.
     pub(crate) fn slopes(&self, mean: [f64; 2], false_positives: f64) -> [f64; 2] {
         if self.are_uniform() { mean } else { [mean[0].max(false_positives * self.uncached), self.uncached] }
     }
