@@ -201,7 +201,8 @@ pub(crate) struct Meter {
     write_bytes: AtomicU64,
     /// Microseconds that writers waited for admission.
     waited: AtomicU64,
-    /// Mean runs beyond one that cover the key of a lookup, and those searched in vain, plus one because 0 means unknown.
+    /// Mean runs beyond one that cover the key of a lookup, and those of them searched in vain. Plus one, because 0
+    /// means unknown.
     further_runs: Mean,
     vain_runs: Mean,
     /// Bit set of the threads seen since the last reading, by thread number modulo the number of bits.

@@ -237,7 +237,8 @@ pub(crate) fn policy(
          room for {} compaction passes per byte; the oldest input is at most {} times as large as the others\n\
          runs: {:.2} covered by a read, which cost as much as {:.2} uncached runs; {} in the tree, limit {}{}\n\
          load: {:.1} % lookups, {:.1} % seeks, {:.1} % writes; {:.0} operations per flush interval; {} clients\n\
-         costs: lookup {} + {} per run (of the runs beyond one, {:.0} % are searched in vain), seek {} + {} per run, write {}; a compaction takes {} plus 1 s per {}, \
+         costs: lookup {} + {} per run (of the runs beyond one, {:.0} % are searched in vain), seek {} + {} per run, \
+         write {}; a compaction takes {} plus 1 s per {}, \
          slows operations by {:.0} %, and costs clients {:.0} % of its time\n\
          one more run costs {} per flush interval; the tree has {}, a flush {}; a compaction writes {:.2} bytes per \
          byte that it reads\n\
