@@ -139,7 +139,7 @@ impl Store {
                 cores: self.slots.cores(),
                 ..self.disk_limits()
             },
-            costs: self.costs.view(),
+            costs: self.throttles.limited(self.costs.view(), self.slots.count()),
             piece_bytes: self.piece_bytes(),
             file_bytes: self.most_file_bytes(),
             mode: self.sizes.mode,
@@ -244,5 +244,22 @@ mod tests {
         db.set_option("disk_budget", "0").expect("an option");
         assert!(store.next_piece_from(unused).is_none(), "it does not see the new budget");
         assert!(store.next_piece_from(store.scheduler_inputs()).is_some());
+    }
+
+    #[test]
+    fn policies_are_told_the_speed_that_the_background_rate_allows() {
+        let builder = Db::builder("/s").env(MemEnv::new(3).env()).set("compaction_slots", "2");
+        let db = builder.and_then(crate::Builder::open).expect("open");
+        let store = &db.keyspace("k").expect("keyspace").store;
+        let told = |rate: &str| {
+            db.set_option("background_rate", rate).expect("an option");
+            store.scheduler_inputs().costs.compaction_bytes_per_s
+        };
+        let share = f64::from(4 << 20);
+        assert_eq!(["0", "8MiB", "1GiB"].map(told), [0.0, share, 0.0], "nothing is measured");
+        store.costs.merged(8 << 20, 80 << 20, 0);
+        let measured = store.costs.view().compaction_bytes_per_s;
+        assert!((measured / 1e8 - 1.0).abs() < 0.01, "{measured}");
+        assert_eq!(["0", "8MiB", "1GiB"].map(told), [measured, share, measured]);
     }
 }

@@ -1,7 +1,8 @@
 //! The write rate limit.
 //!
 //! Each policy asks for a limit in the form of a `Pace`. It, the current number of runs, and the speed of compactions
-//! give a rate. The lowest rate of all keyspaces is the writers' limit.
+//! give a rate. The lowest rate of all keyspaces is the writers' limit. The speed is at most `background_rate`, here
+//! and in what policies are told.
 
 use crate::base::event::StallCause;
 use crate::compaction::control::Control;
@@ -9,6 +10,7 @@ use crate::compaction::slots::Slots;
 use crate::stats::Costs;
 use crate::write::pacing::{self, Gate};
 use drumlin_env::sync::Mutex;
+use drumlin_types::contract::CostView;
 
 /// Assumed speed of a compaction slot before any was measured, in bytes per second.
 const SLOT_SPEED_GUESS: f64 = 150e6;
@@ -58,13 +60,24 @@ impl Throttles {
         }
     }
 
+    /// Returns `costs` with the speed that each of `slots` compaction slots reaches under `background_rate`. A speed
+    /// that was not measured stays unknown, unless the limit is below what is assumed.
+    pub(super) fn limited(&self, costs: CostView, slots: usize) -> CostView {
+        let share = self.background.rate() as f64 / slots.max(1) as f64;
+        let speed = match costs.compaction_bytes_per_s {
+            measured if measured > 0.0 => measured.min(share),
+            _ if share < SLOT_SPEED_GUESS => share,
+            unknown => unknown,
+        };
+        CostView { compaction_bytes_per_s: speed, ..costs }
+    }
+
     /// Sets the writers' throttle to the lowest rate that any keyspace's policy asks for.
     pub(super) fn refresh(&self, control: &Control, costs: &Costs, slots: &Slots, now: u64) {
-        let speed = match costs.view().compaction_bytes_per_s {
-            measured if measured > 0.0 => measured,
+        let speed = match self.limited(costs.view(), slots.count()).compaction_bytes_per_s {
+            known if known > 0.0 => known,
             _ => SLOT_SPEED_GUESS,
         } * slots.count() as f64;
-        let speed = speed.min(self.background.rate() as f64);
         let (mut rate, mut urgent) = (pacing::UNLIMITED, false);
         for keyspace in &control.keyspaces {
             let Some(pace) = &keyspace.pace else { continue };
