@@ -4,6 +4,9 @@
 //! blocks that the filters do not exclude and that are not in memory are first read in parallel. Then the keys are
 //! looked up in key order, so that neighbouring keys share files and blocks. Values in value files are read in parallel
 //! too, once all pointers are known.
+//!
+//! A sampled call stands for lookups of one key: it gives the statistics one of its keys, at a place that varies, and
+//! the time per key.
 
 use crate::base::error::Result;
 use crate::base::slice::Slice;
@@ -39,11 +42,39 @@ impl Store {
         self.background.step_in_simulation();
         self.health.check_open()?;
         let first = self.lookups.add_gets(keys.len() as u64);
-        if let Some(key) =
-            keys.first().filter(|_| keyspace.meter.count_and_sample(OperationKind::Point, keys.len() as u64))
-        {
-            keyspace.meter.keep_sampled_key(OperationKind::Point, key);
+        let is_sampled =
+            !keys.is_empty() && keyspace.meter.count_and_sample(OperationKind::Point, keys.len() as u64);
+        match is_sampled {
+            true => self.multi_get_timed(keyspace, keys, snapshot, first),
+            false => self.look_up_all(keyspace, keys, snapshot, first),
         }
+    }
+
+    /// Does a sampled call: records one of its keys, and its duration as that of `keys.len()` equal lookups.
+    #[cold]
+    fn multi_get_timed(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        keys: &[&[u8]],
+        snapshot: Option<ReadPoint>,
+        first: u64,
+    ) -> Result<Vec<Option<Slice>>> {
+        keyspace.meter.keep_sampled_key(OperationKind::Point, keys[place_of_sample(first, keys.len())]);
+        let began = self.files.env.clock().monotonic_nanos();
+        let values = self.look_up_all(keyspace, keys, snapshot, first)?;
+        let nanos = self.files.env.clock().monotonic_nanos().saturating_sub(began);
+        self.costs.got(nanos / keys.len() as u64);
+        Ok(values)
+    }
+
+    /// Looks `keys` up. `first` is the number of the first of these lookups.
+    fn look_up_all(
+        &self,
+        keyspace: &Arc<KeyspaceState>,
+        keys: &[&[u8]],
+        snapshot: Option<ReadPoint>,
+        first: u64,
+    ) -> Result<Vec<Option<Slice>>> {
         let (view, visible) = self.view_at(keyspace);
         // Checked after the view was loaded: a drop marks the keyspace before it empties the view.
         keyspace.check_alive()?;
@@ -139,6 +170,12 @@ impl Store {
     }
 }
 
+/// Returns which of the `keys` of a sampled call is recorded, if its first lookup has the number `first`. Callers may
+/// list keys in an order of their own, and calls of one length begin at multiples of it, so the number is mixed.
+fn place_of_sample(first: u64, keys: usize) -> usize {
+    (first.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % keys
+}
+
 /// Key to look up.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
@@ -166,4 +203,48 @@ fn shared_files<'a>(run: &'a Run, wanted: &[Wanted<'_>], open: &[usize]) -> Vec<
         }
     }
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use crate::base::merge_operator::MergeOperator;
+    use drumlin_env::sync::Arc;
+    use drumlin_env::{Env, MemEnv};
+    use std::collections::BTreeSet;
+
+    /// Merges take 10 us each.
+    struct Slow(Env);
+
+    impl MergeOperator for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+            self.0.clock().sleep_micros(10);
+            Some(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_sampled_call_is_timed_and_gives_one_key_of_any_place() {
+        let mem = MemEnv::new(1);
+        let builder = Db::builder("/s").env(mem.env()).merge_operator("k", Arc::new(Slow(mem.env())));
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let names = ["0", "1", "2", "3", "4"];
+        for name in names {
+            keys.merge(name, "operand").expect("merge");
+        }
+        let none: [&str; 0] = [];
+        assert_eq!(keys.multi_get(none).expect("no keys").len(), 0);
+        for _ in 0..8000 {
+            assert_eq!(keys.multi_get(names).expect("several keys").len(), 5);
+        }
+        let costs = keys.store.costs.view();
+        assert_eq!(costs.get_ns, 10_000.0, "the time of each key");
+        let sampled: BTreeSet<_> = keys.state.meter.sample().wanted.into_iter().collect();
+        assert_eq!(sampled.len(), names.len(), "{sampled:?}");
+    }
 }
