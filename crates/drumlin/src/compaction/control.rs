@@ -406,6 +406,12 @@ impl Control {
         self.numbers.run()
     }
 
+    /// Schedules policy calls for the keyspaces that slow writers.
+    pub(crate) fn recall_slowing(&mut self) {
+        let slowing = self.keyspaces.iter_mut().filter(|keyspace| keyspace.slows_writers());
+        slowing.for_each(KeyspaceControl::call_policy_soon);
+    }
+
     /// Handles a failed piece. With `retry` it may succeed later. Otherwise it is withdrawn with everything that
     /// depends on it, and no plan takes the `damaged` tables any more.
     pub(crate) fn failed(

@@ -37,6 +37,9 @@ impl Store {
         // Lanes may wait for a limit that this change has lifted.
         self.forget_shortage(|| {});
         self.clear_space_errors();
+        if name == "disk_budget" {
+            self.call_policies_for_space();
+        }
         self.log_found_space();
         self.background.progressed();
         Ok(())

@@ -21,6 +21,8 @@
 //! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
 //!    anything, the keyspace with the most entries outside its largest run is compacted as a whole
 //!    (`scheduler/space.rs`).
+//! 8. Policies slow writers near the end of the budget. Those that do are called once space was freed, and all after a
+//!    change of the budget. Nothing else would call the policy of a keyspace that nobody uses.
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
 //! the lock. The I/O under it is: edits of the manifest, reads of a block or two to count the entries of a part of a
@@ -101,7 +103,7 @@ impl Store {
         self.health.log_full.store(false, atomic::Ordering::Release);
     }
 
-    /// Has all policies called soon, since only compactions can free disk space.
+    /// Has all policies called soon: only compactions can free disk space, or the budget has changed.
     pub(crate) fn call_policies_for_space(&self) {
         self.control.lock().keyspaces.iter_mut().for_each(KeyspaceControl::call_policy_soon);
         self.background.wake();
@@ -252,11 +254,16 @@ impl Store {
 
     /// Forgets that compactions lack disk space, with what `frees` does to free some, so that they check again. Under
     /// one lock: callers take a shortage for final once no file is left to remove, and must not see an older one then.
+    /// The caller wakes the lanes.
     pub(crate) fn forget_shortage(&self, frees: impl FnOnce()) {
         let mut control = self.control.lock();
         frees();
         control.shortage = None;
         self.health.count_freed();
+        // Without a budget no policy looks at the disk.
+        if self.options.load().disk_budget > 0 {
+            control.recall_slowing();
+        }
     }
 
     /// Forgets that jobs lacked disk space, so that they check again.
@@ -279,8 +286,10 @@ mod tests {
     use crate::api::db::Db;
     use crate::base::error::ErrorKind;
     use crate::compaction::control::Shortage;
+    use crate::write::pacing::UNLIMITED;
     use drumlin_env::MemEnv;
     use drumlin_env::sync::atomic::Ordering::Acquire;
+    use drumlin_types::contract::{Pace, PaceScope};
 
     #[test]
     fn a_log_without_space_for_a_segment_seals_memtables_and_calls_policies_until_it_finds_some() {
@@ -318,5 +327,43 @@ mod tests {
         store.remove_obsolete(&file);
         store.check_space_to_compact().expect("its space is free");
         assert!(store.files.obsolete.all_tried() && store.health.times_freed() > before);
+    }
+
+    #[test]
+    fn freed_disk_space_ends_the_slowing_by_a_keyspace_that_nobody_uses() {
+        let mem = MemEnv::new(67);
+        let db = Db::builder("/s").env(mem.env()).set("disk_budget", "1GiB").and_then(crate::Builder::open);
+        let db = db.expect("open");
+        let [idle, free] = ["idle", "free"].map(|name| db.keyspace(name).expect("keyspace"));
+        for keys in [&idle, &free] {
+            keys.put("key", "value").expect("put");
+            keys.flush().expect("flush");
+        }
+        let store = &idle.store;
+        let slow = || {
+            db.wait_idle().expect("idle");
+            let mut control = store.control.lock();
+            // As under a full budget.
+            let pace = Pace { slow: 0.0, ..Pace::free(PaceScope::All, 64.0) };
+            control.keyspace(&idle.state).expect("its control").pace = Some(pace);
+            store.refresh_pace(&control);
+            drop(control);
+            db.wait_idle().expect("idle");
+            assert_ne!(store.throttles.writers.rate(), UNLIMITED, "nothing has called the policy yet");
+        };
+        slow();
+        let path = std::path::PathBuf::from("/s/000099.log");
+        drop(store.files.env.fs().create(&path, drumlin_env::FileKind::Log).expect("a file"));
+        store.files.obsolete.push_file(path, 1000);
+        store.remove_obsolete(&store.files.obsolete.next(store.files.now()).expect("the file"));
+        assert!(store.control.lock().keyspaces.iter().all(|k| k.due == (k.state.id == idle.state.id)));
+        db.wait_idle().expect("idle");
+        assert_eq!(store.throttles.writers.rate(), UNLIMITED, "a file was removed");
+        for budget in ["2GiB", "0"] {
+            slow();
+            db.set_option("disk_budget", budget).expect("an option");
+            db.wait_idle().expect("idle");
+            assert_eq!(store.throttles.writers.rate(), UNLIMITED, "the budget has changed");
+        }
     }
 }
