@@ -16,6 +16,28 @@ fn horizontal_runs(tree: &TreeView) -> usize {
     tree.levels[..5].iter().map(|level| level.runs.len()).sum()
 }
 
+/// Where a policy says that it is.
+#[derive(PartialEq, Eq, Debug)]
+struct Place {
+    cycle: u32,
+    /// Whole units of the cycle that are there.
+    unit: u16,
+    /// Units of the cycle.
+    units: u16,
+}
+
+/// Parses the first words of an explanation: "cycle 4: unit 7 of 36, ".
+fn place(policy: &dyn CompactionPolicy) -> Place {
+    fn after<T: core::str::FromStr>(text: &str, word: &str) -> Option<T> {
+        let rest = &text[text.find(word)? + word.len()..];
+        rest.split([':', ',', ' ']).next()?.parse().ok()
+    }
+    let text = policy.explain();
+    let parsed = || Some((after(&text, "cycle ")?, after(&text, ": unit ")?, after(&text, " of ")?));
+    let (cycle, unit, units) = parsed().expect("a cycle");
+    Place { cycle, unit, units }
+}
+
 /// Flushes a unit and lets the policy finish.
 fn flush(world: &mut World, policy: &mut dyn CompactionPolicy) {
     world.flush(policy, 0, 1 << 20);
@@ -190,9 +212,8 @@ fn the_first_cycle_above_a_large_foreign_tree_is_long() {
     world.flush(&mut *policy, 0, 1 << 20);
     world.decide(&mut *policy, 0);
     // The space target is 1.15.
-    let units = |text: &str| -> Option<u64> { text.split(" of ").nth(1)?.split(',').next()?.parse().ok() };
     let text = policy.explain();
-    assert!(units(&text).is_some_and(|units| (200..250).contains(&units)), "{text}");
+    assert!((200..250).contains(&place(&*policy).units), "{text}");
 }
 
 /// One damaged run among short flushes: newer ones are merged without it.
@@ -318,4 +339,35 @@ fn a_damaged_table_does_not_stop_writers() {
     }
     // A policy without V1 has no run there.
     assert!(tried >= 8, "{tried} damaged tables");
+}
+
+/// A damaged old run stays in level 0. A merged run that does not overlap it went deeper, and units that overlap both
+/// are merged without it: neither do writers wait, nor is the cycle cleared early.
+#[test]
+fn merges_above_a_damaged_run_do_not_wait_for_deeper_runs() {
+    const MIDDLE: u32 = 1 << 19;
+    let (mut world, mut policy) = (world(), by_name("horizontal-leveling:1").unwrap());
+    world.limits.file_bytes = 8 * UNIT;
+    (0..400).for_each(|_| flush(&mut world, &mut *policy));
+    world.flush(&mut *policy, 0, MIDDLE);
+    damage(&mut *policy, &mut world, 0);
+    let cycle = place(&*policy);
+    assert!(cycle.unit == 0 && cycle.units >= 30, "{cycle:?}");
+    let (old, below) = (horizontal_runs(world.tree()), world.tree().levels[4].runs.len());
+    assert_eq!(old - below, 1, "the damaged run, and what it keeps from going down");
+    for _ in 0..2 {
+        world.flush(&mut *policy, MIDDLE, 1 << 20);
+        world.settle(&mut *policy, 1000).unwrap();
+    }
+    assert_eq!(world.tree().levels[4].runs.len(), below + 1, "the two units overlap nothing");
+    for flushes in 1..=25 {
+        flush(&mut world, &mut *policy);
+        let pace = world.decide(&mut *policy, 0).pace.unwrap();
+        let counted = pace.covered.unwrap();
+        assert_eq!(write_rate(&pace, counted, 150e6), WriteRate::Open, "{counted} runs, {flushes} flushes");
+        assert_eq!(place(&*policy), Place { unit: 2 + flushes, ..place(&*policy) });
+        assert_eq!(place(&*policy).cycle, cycle.cycle, "cleared early");
+        let runs = horizontal_runs(world.tree());
+        assert!(runs <= old + 2, "{runs} runs after {flushes} flushes, {old} old");
+    }
 }

@@ -4,8 +4,9 @@
 //! run become one plan, and a cascade over several levels is one merge by construction. If the tree lags behind, the
 //! next target run covers more of it and the merges in between never happen, so that lag never adds bytes.
 //!
-//! Invariant: the levels of the runs of H never fall from new to old. The output level is capped by every older run
-//! that still serves reads, so no merge waits for a clear.
+//! Invariant: where runs of H overlap, their levels never fall from new to old. The output level is capped by every
+//! older run that still serves reads, so no merge waits for a clear. A run that overlapped nothing when it was made may
+//! lie below such an older run. It alone waits.
 
 use super::position::{CycleRun, Position, vertical};
 use super::schedule::{PlannedRun, Schedule};
@@ -75,7 +76,8 @@ fn of_planned(input: &MergeInput<'_>, position: &Position<'_>, planned_run: &Pla
     merge(input, position, planned_run, &inside)
 }
 
-/// Returns the plan that merges `runs` into one, unless one of them is busy.
+/// Returns the plan that merges `runs` into one, unless one of them is busy. Those below an older run that overlaps any
+/// of them are left out.
 fn merge(
     input: &MergeInput<'_>,
     position: &Position<'_>,
@@ -94,9 +96,11 @@ fn merge(
     let oldest = runs.iter().map(|run| run.run.view.min_seq()).min()?;
     let label = (vertical(input.projected).0).saturating_sub(1).saturating_sub(planned_run.depth);
     let ceiling = ceiling(input.tree, runs, oldest)?;
-    // An older run lies above an input: the merge waits until it is gone.
+    // An older run lies above an input, which waits until that run is gone. The others do not wait with it: the older
+    // run may be damaged and stay for ever.
     if ceiling < deepest {
-        return None;
+        let above: Vec<CycleRun<'_>> = runs.iter().filter(|run| run.run.level <= ceiling).copied().collect();
+        return merge(input, position, planned_run, &above);
     }
     let out = label.min(ceiling).max(deepest);
     let bytes: u64 = runs.iter().map(|run| run.run.bytes).sum();

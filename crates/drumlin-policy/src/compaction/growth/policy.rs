@@ -180,13 +180,20 @@ impl Growth {
         self.explanation.clear = format!("cycle {} began: {why}", cycle.number);
     }
 
+    /// Returns the number of runs of a cycle from which on writers are slowed.
+    fn slows_at(&self) -> usize {
+        2 * self.most_runs() + 4
+    }
+
     /// Returns why the runs of the present cycle are more than the schedule keeps although nothing can be merged. A
-    /// damaged table does that. Behind a clear the next runs begin anew.
+    /// damaged table does that. Behind a clear the next runs begin anew. Without a damaged run in the cycle a clear can
+    /// wait until writers would be slowed.
     fn blocked(&self, projected: &TreeView) -> Option<String> {
         let position = position(projected, self.cycle?.number);
         let closed = position.current.iter().filter(|run| !run.units.is_open).count();
         let is_damaged = position.current.iter().any(|run| !run.run.idle);
-        (is_damaged && closed > self.most_runs()).then(|| format!("{closed} runs that no plan can merge"))
+        let is_blocked = closed >= self.slows_at() || is_damaged && closed > self.most_runs();
+        is_blocked.then(|| format!("{closed} runs that no plan can merge"))
     }
 
     /// Returns the merges of the present cycle, the plans of its clear, and those for readers of a quiet tree.
@@ -246,7 +253,7 @@ impl Growth {
     fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan], sizes: &Sizes) -> Pace {
         let under_way = || input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
         let drain = drain(under_way(), input.tree, input.costs, input.limits);
-        let mut slow = (2 * self.most_runs() + 4) as f64;
+        let mut slow = self.slows_at() as f64;
         let mut pace = Pace { drain, ..Pace::free(PaceScope::All, slow + 8.0) };
         if let (Some(cycle), Some(schedule)) = (self.cycle, &self.schedule) {
             let live = input.tree.live();
