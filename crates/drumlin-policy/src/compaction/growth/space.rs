@@ -9,7 +9,8 @@
 //! g = (sqrt(1 + 4 sigma) - 1) / 2,   x = 1 / (2 g^2),   v = (1/g - 1) / 2,   p = g
 //! ```
 //!
-//! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together.
+//! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together. n is rounded and bounded. For the
+//! x that results, v = (sqrt(2 x) - 1) / 2 writes the least, and v <= sigma x - 1 meets the target.
 
 use super::shape::UNITS;
 use crate::real::{round, square_root};
@@ -34,16 +35,13 @@ pub(super) struct Sizes {
 /// clear pushes everything, and H alone takes the space.
 pub(super) fn sizes(v2: f64, target: f64, has_v1: bool) -> Sizes {
     let obsolete = (target - 1.0).max((SMALL / v2.max(1.0)).min(1.0));
-    let (units, kept) = if has_v1 {
-        let g = (square_root(1.0 + 4.0 * obsolete) - 1.0) / 2.0;
-        (2.0 * g * g * v2, ((1.0 / g - 1.0) / 2.0).max(0.0))
-    } else {
-        (obsolete * v2, 0.0)
-    };
-    let (least, most) = (f64::from(*UNITS.start()), f64::from(*UNITS.end()));
-    // A cycle that may not become longer leaves more space to V1.
-    let kept = if has_v1 && units > most { (obsolete * v2 / most - 1.0).clamp(kept, 1e6) } else { kept };
-    let units = round(units).clamp(least, most) as u16;
+    let g = (square_root(1.0 + 4.0 * obsolete) - 1.0) / 2.0;
+    let wanted = if has_v1 { 2.0 * g * g * v2 } else { obsolete * v2 };
+    let units = round(wanted).clamp(f64::from(*UNITS.start()), f64::from(*UNITS.end()));
+    let x = v2 / units;
+    let cheapest = (square_root(2.0 * x) - 1.0) / 2.0;
+    let kept = if has_v1 { cheapest.min(obsolete * x - 1.0).clamp(0.0, 1e6) } else { 0.0 };
+    let units = units as u16;
     Sizes { obsolete, units, kept, writes: writes(v2, units, kept) }
 }
 
@@ -74,7 +72,8 @@ mod tests {
             (0.30, 8.56, 1.57, 3.64),
             (0.50, 3.73, 0.87, 2.23),
         ] {
-            let v2 = 2000.0;
+            // So many units that n is not bounded, and rounding it changes little.
+            let v2 = if obsolete < 0.2 { 100_000.0 } else { 10_000.0 };
             let sizes = sizes(v2, 1.0 + obsolete, true);
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.006;
             let units = v2 / x;
@@ -98,9 +97,25 @@ mod tests {
             }
         }
         assert_eq!(sizes(2000.0, 1.15, false).units, 300);
-        // V1 takes the space that a longer cycle would take.
-        let huge = sizes(1_170_000.0, 1.15, true);
-        assert!(huge.units == 4096 && (huge.kept - 41.8).abs() < 0.1, "{huge:?}");
         assert_eq!((steady(60, 70), steady(60, 71), steady(60, 49), steady(60, 50)), (60, 71, 49, 60));
+    }
+
+    /// Where n is bounded or rounded, V1 has the size that writes the least, as far as the space target allows.
+    #[test]
+    fn v1_fits_a_bounded_cycle() {
+        // sqrt(2 x) = 23.9; the target alone would allow v = 41.8.
+        let huge = sizes(1_170_000.0, 1.15, true);
+        assert!(huge.units == 4096 && (huge.kept - 11.45).abs() < 0.01, "{huge:?}");
+        assert!((huge.writes - 23.40).abs() < 0.01, "{huge:?}");
+        let wide = sizes(50_000.0, 2.0, true);
+        assert!(wide.units == 4096 && wide.writes < 4.5, "{wide:?}");
+        for v2 in (17..=400).map(f64::from) {
+            for percent in 5..=100 {
+                let sigma = f64::from(percent) / 100.0;
+                let sizes = sizes(v2, 1.0 + sigma, true);
+                let above = (1.0 + sizes.kept) * f64::from(sizes.units);
+                assert!(above <= (sigma * v2).max(SMALL) + 1.0, "{v2} {sigma}: {above} units, {sizes:?}");
+            }
+        }
     }
 }
