@@ -261,6 +261,30 @@ fn readers_of_a_quiet_tree_pay_for_a_collapse() {
     assert!((0.5..=2.0).contains(&(merged / paid)), "{merged} bytes for {paid}");
 }
 
+/// A part of a unit that a collapse merges with whole units is no unit.
+#[test]
+fn a_collapse_does_not_count_a_short_flush_as_a_unit() {
+    let (mut world, mut policy) = (world(), by_name("vertiorizon:2").unwrap());
+    (0..200).for_each(|_| flush(&mut world, &mut *policy));
+    while horizontal_runs(world.tree()) < 3 {
+        flush(&mut world, &mut *policy);
+    }
+    let before = place(&*policy);
+    world.limits.memtable_bytes = UNIT / 64;
+    flush(&mut world, &mut *policy);
+    assert_eq!(place(&*policy), before);
+    world.load.gets = 1e9;
+    world.costs.probe_ns = 1000.0;
+    let mut decisions = 0;
+    while horizontal_runs(world.tree()) > 1 {
+        world.settle(&mut *policy, 1000).unwrap();
+        decisions += 1;
+        assert!(decisions < 10_000_000, "{} runs are left", horizontal_runs(world.tree()));
+    }
+    world.decide(&mut *policy, 0);
+    assert_eq!(place(&*policy), before);
+}
+
 /// A frozen policy keeps its schedule. Its cycles still grow with the store, or the bytes written would.
 #[test]
 fn frozen_cycles_grow_with_the_store() {

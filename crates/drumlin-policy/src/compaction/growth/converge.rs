@@ -87,10 +87,13 @@ fn merge(
     if runs.len() < 2 || !runs.iter().all(|run| run.run.idle) {
         return None;
     }
+    let is_open = runs.iter().all(|run| run.units.is_open);
+    // Open parts beside whole units do not make their unit a whole one.
+    let counted = runs.iter().filter(|run| is_open || !run.units.is_open);
     let units = Units {
         lo: runs.iter().map(|run| run.units.lo).min()?,
-        hi: runs.iter().map(|run| run.units.hi).max()?,
-        is_open: runs.iter().all(|run| run.units.is_open),
+        hi: counted.map(|run| run.units.hi).max()?,
+        is_open,
     };
     let deepest = runs.iter().map(|run| run.run.level).max()?;
     let oldest = runs.iter().map(|run| run.run.view.min_seq()).min()?;
