@@ -45,6 +45,12 @@ fn flush(world: &mut World, policy: &mut dyn CompactionPolicy) {
     world.check().unwrap();
 }
 
+/// Flushes a unit, and returns where the policy is then.
+fn place_after_flush(world: &mut World, policy: &mut dyn CompactionPolicy) -> Place {
+    flush(world, policy);
+    place(policy)
+}
+
 /// Sum of the runs after each flush of a cycle, and the units merged in it above the last level: R and M.
 ///
 /// `lambda` is the sum of h_l(t), the least R of a tiered schedule (Vertiorizon, Eq. 3).
@@ -178,6 +184,24 @@ fn foreign_trees_are_cleared_once() {
         assert_eq!(horizontal_runs(world.tree()), 0, "{name}");
         let merged = (world.totals.merged - before) / UNIT;
         assert!(merged <= 100, "{name}: {merged} units merged");
+    }
+}
+
+/// The lazy policy has cycles of T^(L-1) units, also if the policy before had nearly as many.
+#[test]
+fn lazy_cycles_have_their_length_after_another_policy() {
+    for frozen in [false, true] {
+        let (mut world, mut policy) = (world(), by_name("horizontal-tiering:2").unwrap());
+        // Its n is within a sixth of 36.
+        while !(37..=43).contains(&place_after_flush(&mut world, &mut *policy).units) {
+            assert!(world.totals.flushed < 400 * UNIT, "{:?}", place(&*policy));
+        }
+        flush(&mut world, &mut *policy);
+        let mut policy = by_name("horizontal-lazy:6/3").unwrap();
+        world.frozen = frozen;
+        policy.freeze(frozen);
+        (0..80).for_each(|_| flush(&mut world, &mut *policy));
+        assert_eq!(place(&*policy).units, 36, "frozen: {frozen}");
     }
 }
 

@@ -76,11 +76,20 @@ impl Tuning {
         self.family.sizes(if unit == 0 { 0.0 } else { v2 as f64 / unit as f64 }, previous)
     }
 
+    /// Returns n for the cycle after one of `before` units of this policy.
+    fn units_after(&self, before: u16, sizes: &Sizes) -> u16 {
+        match self.family {
+            // The lazy policy has one n, whatever another policy of the same shape had before.
+            Family::Lazy { .. } => sizes.units,
+            _ => steady(before, sizes.units),
+        }
+    }
+
     /// Returns cycle `number` of a frozen policy, which follows `previous`: longer or shorter with the store, and else
     /// the same.
     pub(super) fn frozen_cycle(&self, tree: &TreeView, previous: Cycle, number: u32) -> Cycle {
         let sizes = self.sizes(tree, previous.unit_bytes(), Some(previous.units));
-        let units = steady(previous.units, sizes.units);
+        let units = self.units_after(previous.units, &sizes);
         let shape = match previous.shape {
             Shape::Weighted(k) => Shape::Weighted(capped(units, k, &previous.curve)),
             shape => shape,
@@ -106,7 +115,7 @@ impl Tuning {
         let sizes = self.sizes(tree, u64::from(unit_kib) << 10, previous.map(|cycle| cycle.units));
         let in_force = previous.filter(|cycle| self.family.allows(cycle.shape));
         let units = match in_force.filter(|cycle| !cycle.shape.is_published()) {
-            Some(cycle) => steady(cycle.units, sizes.units),
+            Some(cycle) => self.units_after(cycle.units, &sizes),
             None => sizes.units,
         };
         let (shape, curve) = match in_force.map(|cycle| (cycle.shape, cycle.curve)) {
