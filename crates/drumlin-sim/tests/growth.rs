@@ -205,6 +205,19 @@ fn lazy_cycles_have_their_length_after_another_policy() {
     }
 }
 
+/// The published scheme begins with eight units a cycle, however many the policy before had.
+#[test]
+fn published_cycles_begin_short_after_another_policy() {
+    let (mut world, mut policy) = (world(), by_name("horizontal-leveling:1").unwrap());
+    while world.tree().levels[6].bytes() < 100 * UNIT {
+        flush(&mut world, &mut *policy);
+    }
+    let mut policy = by_name("horizontal-lazy:28/3").unwrap();
+    assert_eq!(place_after_flush(&mut world, &mut *policy).units, 784);
+    let mut policy = by_name("vertiorizon:paper").unwrap();
+    assert_eq!(place_after_flush(&mut world, &mut *policy).units, 8);
+}
+
 /// The last run of a leveled tree that ends one level above the last is moved there, so that the first clear is divided
 /// by its files.
 #[test]

@@ -112,8 +112,9 @@ impl Tuning {
             self.learn(tree, &cycle);
         }
         self.begun = Some(number);
-        let sizes = self.sizes(tree, u64::from(unit_kib) << 10, previous.map(|cycle| cycle.units));
+        // How long the cycles of another policy were says nothing.
         let in_force = previous.filter(|cycle| self.family.allows(cycle.shape));
+        let sizes = self.sizes(tree, u64::from(unit_kib) << 10, in_force.map(|cycle| cycle.units));
         let units = match in_force.filter(|cycle| !cycle.shape.is_published()) {
             Some(cycle) => self.units_after(cycle.units, &sizes),
             None => sizes.units,
