@@ -253,6 +253,53 @@ fn the_first_cycle_above_a_large_foreign_tree_is_long() {
     assert!((200..250).contains(&place(&*policy).units), "{text}");
 }
 
+/// The reason of a clear names the bytes that its plan takes, and no others.
+#[test]
+fn reasons_of_clears_name_the_bytes_of_the_plan() {
+    // With the second one V1 gets a new run with each clear.
+    for name in ["vertiorizon", "vertiorizon:1.15/0.5"] {
+        let (mut world, mut policy) = (world(), by_name(name).unwrap());
+        let (mut pushed, mut kept) = (0, 0);
+        for _ in 0..700 {
+            world.flush(&mut *policy, 0, 1 << 20);
+            for plan in world.decide(&mut *policy, 0).plans {
+                if !plan.reason.contains(" clear: ") {
+                    continue;
+                }
+                let files =
+                    world.tree().files().filter(|(_, _, f)| plan.take.iter().any(|t| t.table == f.table));
+                let taken: u64 = files.map(|(_, _, f)| f.bytes).sum();
+                let words = plan.reason.split(['(', ')']).nth(1).unwrap();
+                let size = |part: &str| -> f64 {
+                    let (number, unit) = part.split_once(' ').unwrap();
+                    let unit = if unit.starts_with("MiB of ") { 1.0 } else { 1024.0 };
+                    number.parse::<f64>().unwrap() * unit
+                };
+                let named: f64 = words.split(", ").map(size).sum();
+                // One decimal of a GiB.
+                assert!(
+                    (named - (taken / UNIT) as f64).abs() <= 52.0 * f64::from(words.contains("GiB")),
+                    "{taken} bytes: {}",
+                    plan.reason
+                );
+                pushed += usize::from(plan.reason.contains("push"));
+                kept += usize::from(plan.reason.contains("keep in V1"));
+            }
+            world.settle(&mut *policy, 1000).unwrap();
+        }
+        assert!(pushed > 2 && kept > 2, "{name}: {pushed} pushed, {kept} kept");
+    }
+}
+
+/// A read weight that is an argument is not explained as measured.
+#[test]
+fn a_fixed_read_weight_is_explained_as_fixed() {
+    let (mut world, mut policy) = (world(), by_name("vertiorizon:1.15/2").unwrap());
+    flush(&mut world, &mut *policy);
+    let text = policy.explain();
+    assert!(text.contains("read weight fixed at 2.000") && !text.contains("measured"), "{text}");
+}
+
 /// One damaged run among short flushes: newer ones are merged without it.
 #[test]
 fn a_damaged_short_flush_does_not_stop_the_merges_of_later_ones() {

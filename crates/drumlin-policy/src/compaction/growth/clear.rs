@@ -9,8 +9,9 @@ use super::cells::{Cell, cells, pushed};
 use super::converge::similar;
 use super::position::{Position, vertical};
 use super::tag::{Cycle, Units, encode};
-use crate::compaction::reason::size;
+use crate::compaction::reason::{Counted, size};
 use crate::compaction::stack::{largest_run, overlapping};
+use crate::share::share;
 use alloc::format;
 use alloc::vec::Vec;
 use drumlin_types::contract::legal::close_plan;
@@ -203,33 +204,34 @@ impl Clear<'_> {
         let hull = cells.iter().map(|cell| cell.range.clone()).reduce(|a, b| a.hull(&b));
         let Some(range) = hull else { return (None, 0) };
         let sum = |part: fn(&Cell) -> u64| cells.iter().map(part).sum::<u64>();
-        let (from_old, from_v1, from_v2) = (sum(|c| c.old), sum(|c| c.v1), sum(|c| c.v2));
+        let from_old = sum(|c| c.old);
+        let from_v1 = match step {
+            Step::KeepApart => 0,
+            Step::KeepAround => takeable_bytes(self.level(v1), &range),
+            _ => sum(|c| c.v1),
+        };
+        let from_v2 = if is_pushed { sum(|c| c.v2) } else { 0 };
         let mut take: Vec<Take> = old.iter().flat_map(|run| takes(run, &range)).collect();
-        let mut bytes = from_old;
         if step != Step::KeepApart {
             // What is damaged may stay behind in V1: the output lies beside it.
             take.extend(self.level(v1).iter().flat_map(|run| takes(run, &range)));
-            bytes += from_v1;
         }
         if is_pushed {
             take.extend(self.level(v2).iter().flat_map(|run| takes(run, &range)));
-            bytes += from_v2;
         }
         let out = if is_pushed { v2 } else { v1 };
         let what = if is_pushed { "push" } else { "keep in V1" };
-        let reason = format!(
-            "cycle {} clear: {what} {} key ranges ({} of H, {} of V1, {} of V2) to level {out}",
-            self.cycle.number,
-            cells.len(),
-            size(from_old),
-            size(from_v1),
-            size(from_v2),
-        );
+        let mut from = format!("{} of H", size(from_old));
+        for (bytes, part) in [(from_v1, "V1"), (from_v2, "V2")].iter().filter(|(bytes, _)| *bytes > 0) {
+            from += &format!(", {} of {part}", size(*bytes));
+        }
+        let (cycle, count) = (self.cycle.number, Counted(cells.len(), "key range"));
+        let reason = format!("cycle {cycle} clear: {what} {count} ({from}) to level {out}");
         let mut plan = Plan::new(take, out, reason);
         plan.place = if step == Step::KeepAround { Place::NewRun } else { self.place(out) };
         plan.tag = self.tag(out);
         plan.deadline = Some(self.deadline);
-        (close_plan(self.projected, &plan).ok(), bytes)
+        (close_plan(self.projected, &plan).ok(), from_old + from_v1 + from_v2)
     }
 
     /// Returns the run that outputs join: the largest one, or in a tiered V1 the one of this clear.
@@ -299,4 +301,10 @@ fn takes(run: &RunView, range: &KeyRange) -> Vec<Take> {
         Some(Take { table: f.table, range: f.bounds.intersect(range)? })
     };
     overlapping(run, range).filter(|f| f.is_takeable()).filter_map(part).collect()
+}
+
+/// Returns about how many bytes of `runs` in `range` a plan may take.
+fn takeable_bytes(runs: &[RunView], range: &KeyRange) -> u64 {
+    let files = runs.iter().flat_map(|run| overlapping(run, range)).filter(|f| f.is_takeable());
+    files.map(|f| (share(&f.bounds, range) * f.bytes as f64) as u64).sum()
 }

@@ -10,6 +10,15 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
 
+/// The read weight, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReadWeight {
+    /// An argument of the policy.
+    Fixed(f64),
+    Measured(f64),
+    Unknown,
+}
+
 /// Text of the last decision.
 #[derive(Debug, Default)]
 pub(super) struct Explanation {
@@ -25,7 +34,7 @@ impl Explanation {
         cycle: &Cycle,
         schedule: &Schedule,
         position: &Position<'_>,
-        (read_weight, reads): (Option<f64>, f64),
+        (read_weight, reads): (ReadWeight, f64),
         sizes: &Sizes,
     ) {
         let mut text = String::new();
@@ -51,11 +60,15 @@ impl Explanation {
         );
         if matches!(cycle.shape, Shape::Weighted(_)) {
             let _ = match read_weight {
-                Some(weight) => writeln!(
+                ReadWeight::Fixed(weight) => writeln!(
+                    text,
+                    "read weight fixed at {weight:.3}; a run costs readers {reads:.0} ns a second now"
+                ),
+                ReadWeight::Measured(weight) => writeln!(
                     text,
                     "read weight measured now {weight:.3}: a run costs readers {reads:.0} ns a second"
                 ),
-                None => writeln!(text, "read weight not measured yet: the schedule stays"),
+                ReadWeight::Unknown => writeln!(text, "read weight not measured yet: the schedule stays"),
             };
             let _ = writeln!(text, "V1 may keep {:.2} times the bytes of a cycle after a clear", sizes.kept);
         }

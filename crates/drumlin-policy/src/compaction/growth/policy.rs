@@ -4,7 +4,7 @@ use super::clear::Clear;
 use super::collapse::ReadDebt;
 use super::converge::{MergeInput, collapsed, plans as merges};
 use super::curve::FIXED_ONE;
-use super::explanation::{Explanation, explain};
+use super::explanation::{Explanation, ReadWeight, explain};
 use super::family::Family;
 use super::position::{newest_cycle, position, vertical};
 use super::read_weight::read_cost;
@@ -243,8 +243,12 @@ impl Growth {
         let Some(cycle) = self.cycle else { return };
         let (cycle, schedule) = self.with(cycle);
         let position = position(projected, cycle.number);
-        let reads = (self.tuning.read_weight, reads(input));
-        self.explanation.decided(&cycle, &schedule, &position, reads, sizes);
+        let read_weight = match (self.family.fixed_read_weight(), self.tuning.read_weight) {
+            (Some(weight), _) => ReadWeight::Fixed(weight),
+            (None, Some(weight)) => ReadWeight::Measured(weight),
+            (None, None) => ReadWeight::Unknown,
+        };
+        self.explanation.decided(&cycle, &schedule, &position, (read_weight, reads(input)), sizes);
     }
 
     /// Writers are slowed to what compactions can take in when the runs of the present cycle are twice as many as the
