@@ -16,8 +16,8 @@ use drumlin_policy::pace::{WriteRate, write_rate};
 use drumlin_policy::schedule::Flight;
 use drumlin_policy::schedule::{FoldCosts, Numbers, project};
 use drumlin_types::contract::{
-    CompactionPolicy, FileState, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan, PlanResult,
-    SearchTask, Take, TreeView,
+    CompactionPolicy, FileState, FileView, LevelDesign, Outcome, Pace, PaceScope, PieceId, Place, Plan,
+    PlanResult, RunView, SearchTask, Take, TreeView,
 };
 use drumlin_types::{KeyRange, RunId, Seq, TableId, Ticket};
 use std::collections::BTreeMap;
@@ -342,7 +342,10 @@ impl KeyspaceControl {
         let take: Vec<Take> =
             overlapping().map(|(_, _, f)| Take { table: f.table, range: f.bounds.clone() }).collect();
         let mut plan = Plan::new(take, out, reason);
-        if let Some(run) = view.levels[out as usize].runs.first() {
+        // Outputs that join a run get its tag. Where all of the run is compacted, that tag says nothing of them.
+        let stays = |f: &FileView| !(f.bounds.overlaps(range) && f.is_takeable());
+        let joins = |run: &&RunView| run.tag.0.is_empty() || run.files.iter().any(stays);
+        if let Some(run) = view.levels[out as usize].runs.first().filter(joins) {
             plan.place = Place::Run(run.id);
         }
         (!plan.take.is_empty()).then_some(plan)

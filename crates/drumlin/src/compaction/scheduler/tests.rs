@@ -101,6 +101,31 @@ fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
     assert!(matches!(ended, Some(Ok(()))), "{ended:?}");
 }
 
+/// The output of a compaction by hand holds more than any of its inputs, so it gets no tag of theirs. With the tag of
+/// the oldest run the schedule would go back to the eighth of 20 units.
+#[test]
+fn a_compaction_by_hand_of_tagged_runs_gives_an_untagged_one() {
+    let mem = MemEnv::new(10);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace_with("k", &[("compaction", "horizontal-lazy:6/3")]).expect("a keyspace");
+    let tags = || -> Vec<Vec<u8>> {
+        let view = keys.state.view();
+        view.tree.levels.iter().flat_map(|level| &level.runs).map(|run| run.tag.0.clone()).collect()
+    };
+    // The last unit of a run is in the bytes 27 and 28 of its tag.
+    let has_run_to = |unit: u8| tags().iter().any(|tag| tag.get(27..29) == Some(&[unit, 0][..]));
+    for flush in 0..20_u8 {
+        (0..1000_u32).for_each(|n| keys.put(n.to_be_bytes(), [flush; 20]).expect("put"));
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+    }
+    assert!(has_run_to(8) && has_run_to(20), "{:?}", tags());
+    keys.compact::<&[u8]>(..).expect("compact");
+    assert!(tags().iter().all(|tag| tag.is_empty()), "{:?}", tags());
+    db.wait_idle().expect("idle");
+    assert!(!has_run_to(8), "{:?}", tags());
+}
+
 /// A policy that plans to compact a table that does not exist. Records the times of its calls and the refusals it
 /// observed.
 #[derive(Debug)]
