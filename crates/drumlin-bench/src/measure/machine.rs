@@ -51,7 +51,7 @@ pub fn machine(dir: &Path) -> Machine {
     let flags = value("/proc/cpuinfo", "flags");
     Machine {
         cpu: value("/proc/cpuinfo", "model name"),
-        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+        cores: process::cores(),
         ram_bytes: ram.and_then(|text| Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)),
         l2_bytes: cache_bytes("2"),
         l3_bytes: cache_bytes("3"),

@@ -1,7 +1,7 @@
 //! Running a workload on an engine, and measuring it.
 //!
-//! [`run`] executes the phases. [`thread`] executes the operations of one thread and checks each result against the
-//! [`oracle`]. [`latency`], [`process`], [`sampler`] and [`machine`] take the readings. [`calibrate`] measures the
+//! [`run`] executes the phases. [`thread`] executes the operations of one thread, which [`start`]s with the
+//! others, and checks each result against the [`oracle`]. [`latency`], [`process`], [`sampler`] and [`machine`] take the readings. [`calibrate`] measures the
 //! current speed of the machine.
 
 pub mod calibrate;
@@ -11,4 +11,5 @@ pub mod oracle;
 pub mod process;
 pub mod run;
 pub mod sampler;
+pub mod start;
 pub mod thread;

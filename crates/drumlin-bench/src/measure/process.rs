@@ -23,6 +23,11 @@ pub fn process_cpu() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }
 
+/// Returns the number of cores that this process may use.
+pub fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
 /// Returns a value of `/proc/self/status` in bytes; `None` if the file does not exist.
 fn status_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;

@@ -6,31 +6,26 @@
 //! phase is executed and verified like the others, but not reported. A phase that the engine does not support is
 //! skipped, with a warning.
 
+mod clients;
 mod open;
 
 use super::oracle::Oracle;
 use super::process::{self, Machine};
-use super::sampler::{Samples, Shared, Watched};
-use super::thread::{Context, Done, Thread};
+use super::sampler::{Shared, Watched};
+use super::thread::Context;
 use crate::engine::{Counters, Decision, Engine, EngineConfig, EngineKind, Result, Stall};
 use crate::generate::choose::Target;
-use crate::generate::random::Random;
-use crate::generate::stream::Stream;
-use crate::generate::trace::Requests;
 use crate::generate::values::Values;
 use crate::report::model::{
     Bytes, Decisions, Filters, Lookups, Merges, OfKind, PhaseReport, Runs, SpaceAmp, Stalls, ValueFiles,
 };
 use crate::report::progress::Progress;
 use crate::workload::{Action, After, Conditions, Phase, Workload};
+use clients::Clients;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Least part of its rate that a writer beside the readers must reach without a warning.
-const LEAST_WRITTEN: f64 = 0.95;
 /// Maximum number of decisions of a phase in a report.
 const DECISIONS_KEPT: usize = 500;
 /// Longest value for which the value pool offers different slices.
@@ -66,9 +61,6 @@ pub struct Run<'a> {
     pub progress: &'a Progress,
 }
 
-/// Result of a thread: its counts, the digest of its operations, and the number of ids it inserted.
-type Ended = (Done, u64, u64);
-
 /// State that persists between phases.
 struct Session {
     engine: Option<Box<dyn Engine>>,
@@ -80,8 +72,8 @@ struct Session {
     values: Values,
     /// Ids below this have been used.
     base: u64,
-    /// Warning about a writer that was too slow in the last phase.
-    writer_behind: Option<String>,
+    /// Why the figures of the last phase do not count.
+    faults: Vec<String>,
 }
 
 impl Run<'_> {
@@ -96,7 +88,7 @@ impl Run<'_> {
             oracle: Oracle::new(self.workload.ids(), varied),
             values: Values::new(self.seed, self.workload.value_ratio, longest),
             base: 0,
-            writer_behind: None,
+            faults: Vec::new(),
         };
         let mut outcome = Outcome { phases: Vec::new(), options: BTreeMap::new(), warnings: Vec::new() };
         if let Some(reason) = self.kind.lacks(&self.config) {
@@ -122,11 +114,9 @@ impl Run<'_> {
                 self.phase(phase, &mut session).map_err(|e| format!("{}, {}: {e}", self.name, phase.name))?;
             if !phase.warm {
                 self.progress.end(&report);
-                if let Some(behind) = session.writer_behind.take() {
-                    outcome
-                        .warnings
-                        .push(format!("{}: {}, round {}: {behind}", self.name, phase.name, self.round));
-                }
+                let of_phase =
+                    |fault| format!("{}: {}, round {}: {fault}", self.name, phase.name, self.round);
+                outcome.warnings.extend(session.faults.drain(..).map(of_phase));
                 outcome.phases.push(report);
             }
             if let Some(engine) = &session.engine {
@@ -209,7 +199,7 @@ impl Run<'_> {
         };
         process::reset_rss_peak();
         let before = Readings::take(engine);
-        let (threads, samples, behind) = self.threads(phase, session.base, &context, &watched)?;
+        let clients = self.threads(phase, session.base, &context, &watched)?;
         let settle_from = process::wall();
         let peak_before = watched.space_amp();
         match phase.after {
@@ -224,7 +214,9 @@ impl Run<'_> {
             settled = (settled - engine.wait_without_work().as_secs_f64()).max(0.0);
         }
         let after = Readings::take(engine);
-        let summary = Summary { phase, threads: &threads, samples, before: &before, after: &after };
+        let inserted = clients.ended.iter().map(|(.., inserted)| *inserted).max().unwrap_or(0);
+        let faults = clients.faults();
+        let summary = Summary { phase, clients, before: &before, after: &after };
         let mut report = summary.report();
         report.name = format!("{} {}", self.workload.name, phase.name);
         report.engine = self.name.clone();
@@ -238,83 +230,12 @@ impl Run<'_> {
             .flatten()
             .reduce(f64::max);
         report.decisions.latest = latest(engine.decisions(), (before.wall - session.opened) as f64 / 1e9);
-        let inserted = threads.iter().map(|(_, _, inserted)| *inserted).max().unwrap_or(0);
-        // Readers beside a slower writer have an easier time.
-        report.usable = behind.is_none();
-        session.writer_behind = behind;
+        report.usable = faults.is_empty();
+        session.faults = faults;
         session.base += inserted * u64::from(phase.threads);
         session.base = session.base.max(reached(phase, self.workload));
         Ok(report)
     }
-
-    /// Runs the threads of `phase`.
-    fn threads(
-        &self,
-        phase: &Phase,
-        base: u64,
-        context: &Context<'_>,
-        watched: &Watched<'_>,
-    ) -> Result<(Vec<Ended>, Samples, Option<String>)> {
-        let work = |thread: u32| -> Result<Ended> {
-            let trace = self.workload.trace.as_ref().map(Requests::open).transpose()?;
-            let Workload { keys, value_bytes, .. } = *self.workload;
-            let mut stream = Stream::new(phase, keys, value_bytes, base, self.seed, thread, trace);
-            let done = Thread::new(context).run(&mut stream)?;
-            // Engines get the same operations, but a faster one gets further within the time.
-            let digest = if phase.seconds.is_some() { 0 } else { stream.digest() };
-            Ok((done, digest, stream.inserted()))
-        };
-        std::thread::scope(|scope| {
-            let sampler = scope.spawn(|| watched.sample());
-            let writer = phase.writer.map(|rate| scope.spawn(move || self.write_beside(rate, base, context)));
-            let others: Vec<_> = (1..phase.threads).map(|t| scope.spawn(move || work(t))).collect();
-            // A panic must not pass the end of the scope, which waits for sampler and writer.
-            let first = || if phase.mix.is_empty() { Ok((Done::default(), 0, 0)) } else { work(0) };
-            let ended = || Err(ended_text());
-            let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(first));
-            let mut results = vec![first.unwrap_or_else(|_| ended())];
-            results.extend(others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())));
-            watched.shared.done.store(true, Relaxed);
-            sampler.thread().unpark();
-            let written =
-                writer.map_or(Ok(None), |writer| writer.join().unwrap_or_else(|_| Err(ended_text())));
-            let samples = sampler.join().map_err(|_| ended_text())?;
-            let behind = written?;
-            Ok((results.into_iter().collect::<Result<Vec<_>>>()?, samples, behind))
-        })
-    }
-
-    /// Overwrites entries at `rate` bytes per second until the phase ends. Returns a warning if it wrote noticeably
-    /// less: then the readers had less beside them than those of other engines.
-    fn write_beside(&self, rate: f64, base: u64, context: &Context<'_>) -> Result<Option<String>> {
-        let mut random = Random::new(self.seed, "writer", 0);
-        let started = process::wall();
-        let mut bytes = 0.0;
-        let mut value = Vec::new();
-        while !context.shared.done.load(Relaxed) && base > 0 {
-            let due = started + (bytes * 1e9 / rate) as u64;
-            let ahead = due.saturating_sub(process::wall());
-            if ahead > 0 {
-                std::thread::sleep(Duration::from_nanos(ahead).min(Duration::from_millis(10)));
-                continue;
-            }
-            let id = random.below(base);
-            let key = self.workload.keys.key(id);
-            let version = context.oracle.next_version(id);
-            context.values.write(id, version, self.workload.value_bytes, &mut value);
-            context.engine.put(&key, &value, context.durability)?;
-            context.oracle.note_put(id, version, key.len(), value.len());
-            bytes += (key.len() + value.len()) as f64;
-        }
-        let seconds = process::wall().saturating_sub(started) as f64 / 1e9;
-        let is_behind = base > 0 && bytes < LEAST_WRITTEN * rate * seconds;
-        Ok(is_behind
-            .then(|| format!("the writer wrote {bytes:.0} bytes in {seconds:.2} s, not {rate:.0} bytes/s")))
-    }
-}
-
-fn ended_text() -> String {
-    "a thread of the benchmark panicked".to_owned()
 }
 
 fn close(session: &mut Session) -> Result<()> {
@@ -372,8 +293,7 @@ impl Readings {
 /// Readings of a phase, from which its report is made.
 struct Summary<'a> {
     phase: &'a Phase,
-    threads: &'a [Ended],
-    samples: Samples,
+    clients: Clients,
     before: &'a Readings,
     after: &'a Readings,
 }
@@ -394,10 +314,10 @@ impl Summary<'_> {
     }
 
     fn report(self) -> PhaseReport {
-        let done = || self.threads.iter().map(|(done, ..)| done);
-        let sum = |of: fn(&Done) -> u64| done().map(of).sum::<u64>();
+        let done = || self.clients.ended.iter().map(|(done, ..)| done);
+        let sum = |of| self.clients.sum(of);
         let ops = sum(|d| d.ops);
-        let seconds = done().map(|d| d.busy).max().unwrap_or(0) as f64 / 1e9;
+        let seconds = self.clients.seconds();
         let per_op = |nanos: u64| if ops == 0 { 0.0 } else { nanos as f64 / 1e3 / ops as f64 };
         let mut latencies = super::latency::Recorder::default();
         done().for_each(|d| latencies.add(&d.latencies));
@@ -425,7 +345,7 @@ impl Summary<'_> {
             bytes,
             write_amp: amp(tables),
             write_amp_with_log: amp(tables.zip(bytes.log).map(|(tables, log)| tables + log as f64)),
-            space_amp: SpaceAmp { peak: self.samples.peak_space_amp, ..SpaceAmp::default() },
+            space_amp: SpaceAmp { peak: self.clients.samples.peak_space_amp, ..SpaceAmp::default() },
             runs: self.runs(),
             rss_peak_bytes: process::rss_peak_bytes(),
             fsyncs: self.grown(|c| c.fsyncs),
@@ -447,14 +367,14 @@ impl Summary<'_> {
                 rejected: self.grown(|c| c.decisions_rejected),
                 ..Decisions::default()
             },
-            timeline: self.samples.timeline,
+            timeline: self.clients.samples.timeline,
             ..PhaseReport::default()
         }
     }
 
     fn digest(&self) -> u64 {
         let mut digest = Xxh3::new();
-        self.threads.iter().for_each(|(_, of_thread, _)| digest.update(&of_thread.to_le_bytes()));
+        self.clients.ended.iter().for_each(|(_, of_thread, _)| digest.update(&of_thread.to_le_bytes()));
         digest.digest()
     }
 
@@ -474,10 +394,10 @@ impl Summary<'_> {
 
     fn runs(&self) -> Runs {
         let levels = self.after.counters.runs_per_level.clone();
-        let (weighted, ops) = self.samples.runs_weighted;
+        let (weighted, ops) = self.clients.samples.runs_weighted;
         Runs {
             avg: (ops > 0.0).then(|| weighted / ops),
-            max: self.samples.runs_max,
+            max: self.clients.samples.runs_max,
             r#final: levels.as_ref().map(|levels| levels.iter().sum()),
             per_level_final: levels,
         }

@@ -1,8 +1,8 @@
 //! Execution, timing and verification of the operations of one thread.
 //!
-//! Chunks are drawn while no clock runs; `busy` sums the time spent executing them. The id of every value is checked.
-//! For one value in 64, all bytes are checked and, with one thread, that it is the latest version. Entries of ranges
-//! must be in ascending or descending order. The first wrong result ends the run.
+//! The time of a thread is that since the common start of all threads, less the CPU time that it spent on drawing keys.
+//! The id of every value is checked. For one value in 64, all bytes are checked and, with one thread, that it is the
+//! latest version. Entries of ranges must be in ascending or descending order. The first wrong result ends the run.
 
 use super::latency::{Recorder, SAMPLE_EVERY};
 use super::oracle::Oracle;
@@ -47,7 +47,7 @@ pub struct Context<'a> {
 pub struct Done {
     /// Number of operations.
     pub ops: u64,
-    /// Nanoseconds spent executing chunks.
+    /// Nanoseconds from the start of the phase to the end of the last chunk, less `drawing`.
     pub busy: u64,
     /// CPU nanoseconds spent executing chunks.
     pub cpu: u64,
@@ -131,25 +131,25 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Executes all operations of `stream`.
-    pub fn run(mut self, stream: &mut Stream) -> Result<Done> {
+    /// Executes all operations of `stream`. The phase started at `begun`.
+    pub fn run(mut self, stream: &mut Stream, begun: u64) -> Result<Done> {
         let mut chunk = Chunk::default();
-        let mut intended = self.context.rate.map(|rate| (process::wall(), 1e9 / rate, 0u64));
-        let end = self.context.seconds.map(|seconds| process::wall() + (seconds * 1e9) as u64);
+        let mut intended = self.context.rate.map(|rate| (begun, 1e9 / rate, 0u64));
+        let end = self.context.seconds.map(|seconds| begun + (seconds * 1e9) as u64);
         let mut ended = process::thread_cpu();
         while end.is_none_or(|end| process::wall() < end)
             && stream.fill(&mut chunk, &|id| self.context.oracle.is_present(id))?
         {
-            let (wall, cpu) = (process::wall(), process::thread_cpu());
+            let cpu = process::thread_cpu();
             self.done.drawing += cpu - ended;
             let ops_before = self.done.ops;
             match &mut intended {
                 Some(pace) => self.paced(&chunk, pace)?,
-                None => self.chunk(&chunk, wall)?,
+                None => self.chunk(&chunk, process::wall())?,
             }
-            self.done.busy += process::wall() - wall;
             ended = process::thread_cpu();
             self.done.cpu += ended - cpu;
+            self.done.busy = (process::wall() - begun).saturating_sub(self.done.drawing);
             self.context.shared.ops.fetch_add(self.done.ops - ops_before, Relaxed);
             self.answer_sampler();
             self.note_window();

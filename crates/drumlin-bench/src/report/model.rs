@@ -327,7 +327,7 @@ pub struct PhaseReport {
     pub usable: bool,
     /// Number of operations.
     pub ops: u64,
-    /// Time in engine calls of the slowest thread.
+    /// Time of the slowest thread from the common start, without the CPU time of drawing keys.
     pub seconds: f64,
     /// Time of the settling after the phase: flush and compactions.
     pub settle_seconds: f64,
