@@ -1,9 +1,12 @@
 //! Measurement and storage of latencies.
 //!
 //! The end of one call is the start of the next, so a call needs only one clock reading. If calls take less than 2
-//! microseconds on average, only one in 16 is timed, with two readings. Latencies are kept in HDR histograms, in
-//! nanoseconds with three significant digits, one per kind of call.
+//! microseconds on average, only one in 16 is timed, with two readings, and counts as 16 calls: the choice is made for
+//! each chunk anew, and all calls of a thread weigh the same, timed or not. The position of the timed calls changes from
+//! chunk to chunk at random, since the first call after the drawing of keys is slower. Latencies are kept in HDR
+//! histograms, in nanoseconds with three significant digits, one per kind of call.
 
+use crate::generate::random::mix;
 use crate::generate::stream::Call;
 use crate::report::model::Latency;
 use hdrhistogram::Histogram;
@@ -12,7 +15,7 @@ use std::collections::BTreeMap;
 /// Mean call time in nanoseconds below which only a sample of the calls is timed.
 const SAMPLED_BELOW: f64 = 2_000.0;
 /// Sampling interval: one call in this many is timed.
-pub const SAMPLE_EVERY: u64 = 16;
+const SAMPLE_EVERY: usize = 16;
 /// Number of calls that are timed before the decision to sample.
 const TRIAL: u64 = 1024;
 /// Upper bound of the histograms: one hour in nanoseconds.
@@ -37,25 +40,53 @@ pub fn kind(call: Call) -> &'static str {
     }
 }
 
+/// Which calls of a chunk are timed.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    calls: usize,
+    /// Position of the timed call in each group of calls; `None` if all are timed.
+    place: Option<usize>,
+}
+
+impl Timing {
+    /// Returns whether only some calls are timed: each then needs two readings of the clock.
+    pub fn is_sample(self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Returns the number of calls that the call at `position` stands for; 0 if it is not timed.
+    pub fn weight(self, position: usize) -> u64 {
+        let Some(place) = self.place else { return 1 };
+        let (group, within) = (position / SAMPLE_EVERY, position % SAMPLE_EVERY);
+        // The last group may be smaller.
+        let size = SAMPLE_EVERY.min(self.calls - group * SAMPLE_EVERY);
+        if within == place % size { size as u64 } else { 0 }
+    }
+}
+
 /// Latencies of one thread.
 pub struct Recorder {
     kinds: BTreeMap<&'static str, (u64, Histogram<u64>)>,
     /// Latencies since the last call of `take_interval_p99`.
     interval: Histogram<u64>,
-    timed: u64,
-    total: u64,
+    /// Number of calls that the latencies stand for, and their nanoseconds.
+    calls: u64,
+    nanos: u64,
+    chunks: u64,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Recorder { kinds: BTreeMap::new(), interval: histogram(), timed: 0, total: 0 }
+        Recorder { kinds: BTreeMap::new(), interval: histogram(), calls: 0, nanos: 0, chunks: 0 }
     }
 }
 
 impl Recorder {
-    /// Returns whether calls are so short that only a sample is timed.
-    pub fn is_sampling(&self) -> bool {
-        self.timed >= TRIAL && (self.total as f64 / self.timed as f64) < SAMPLED_BELOW
+    /// Returns which calls of the next chunk, of `calls`, are timed: a sample if they are short.
+    pub fn timing(&mut self, calls: usize) -> Timing {
+        self.chunks += 1;
+        let is_sample = self.calls >= TRIAL && (self.nanos as f64 / self.calls as f64) < SAMPLED_BELOW;
+        Timing { calls, place: is_sample.then(|| mix(self.chunks) as usize % SAMPLE_EVERY) }
     }
 
     /// Counts `operations` operations of `call`.
@@ -63,12 +94,13 @@ impl Recorder {
         self.kinds.entry(kind(call)).or_insert_with(|| (0, histogram())).0 += operations;
     }
 
-    /// Records a call that took `nanos`.
-    pub fn record(&mut self, call: Call, nanos: u64) {
-        self.timed += 1;
-        self.total += nanos;
-        self.kinds.entry(kind(call)).or_insert_with(|| (0, histogram())).1.saturating_record(nanos);
-        self.interval.saturating_record(nanos);
+    /// Records a call that took `nanos` and stands for `calls`.
+    pub fn record(&mut self, call: Call, nanos: u64, calls: u64) {
+        self.calls += calls;
+        self.nanos += nanos * calls;
+        let (_, of_kind) = self.kinds.entry(kind(call)).or_insert_with(|| (0, histogram()));
+        of_kind.saturating_record_n(nanos, calls);
+        self.interval.saturating_record_n(nanos, calls);
     }
 
     /// Returns the 99th percentile since the last call of this function, in microseconds; `None` if nothing was
@@ -117,5 +149,40 @@ fn summary(histogram: &Histogram<u64>, intended: bool) -> Latency {
         max: some(histogram.max() as f64),
         samples: histogram.len(),
         from_intended_start: intended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timed_calls_stand_for_all_wherever_they_lie() {
+        let mut recorder = Recorder::default();
+        let mut times = [0; 300];
+        let mut calls = 0;
+        // The first chunks are timed as a whole; the last group of a chunk is smaller.
+        for chunk in 0..2000 {
+            let timing = recorder.timing(times.len());
+            let weights = (0..times.len()).map(|position| timing.weight(position));
+            assert_eq!(weights.sum::<u64>(), 300, "{timing:?}");
+            for (position, times) in times.iter_mut().enumerate() {
+                let weight = timing.weight(position);
+                assert!(chunk > 3 || weight == 1, "{timing:?}");
+                if weight > 0 {
+                    *times += 1;
+                    // Calls after the drawing of keys are slow.
+                    recorder.record(Call::Get, if position < 3 { 5_000 } else { 500 }, weight);
+                }
+            }
+            calls += 300;
+        }
+        assert!(times.iter().all(|times| (60..400).contains(times)), "{times:?}");
+        let all = recorder.all(false);
+        assert_eq!(all.samples, calls);
+        // One call in a hundred is slow.
+        assert!(all.p99.is_some_and(|p99| p99 < 6.0) && all.p99_9.is_some_and(|it| it > 4.9), "{all:?}");
+        let mean = all.mean.expect("calls");
+        assert!((0.535..0.555).contains(&mean), "{mean} is not 0.545");
     }
 }

@@ -4,7 +4,7 @@
 //! The id of every value is checked. For one value in 64, all bytes are checked and, with one thread, that it is the
 //! latest version. Entries of ranges must be in ascending or descending order. The first wrong result ends the run.
 
-use super::latency::{Recorder, SAMPLE_EVERY};
+use super::latency::Recorder;
 use super::oracle::Oracle;
 use super::process;
 use super::sampler::Shared;
@@ -145,7 +145,7 @@ impl<'a> Thread<'a> {
             let ops_before = self.done.ops;
             match &mut intended {
                 Some(pace) => self.paced(&chunk, pace)?,
-                None => self.chunk(&chunk, process::wall())?,
+                None => self.chunk(&chunk)?,
             }
             ended = process::thread_cpu();
             self.done.cpu += ended - cpu;
@@ -157,20 +157,21 @@ impl<'a> Thread<'a> {
         Ok(self.done)
     }
 
-    fn chunk(&mut self, chunk: &Chunk, start: u64) -> Result<()> {
-        let mut last = start;
+    fn chunk(&mut self, chunk: &Chunk) -> Result<()> {
+        let timing = self.done.latencies.timing(chunk.operations.len());
+        let mut last = process::wall();
         for (position, operation) in chunk.operations.iter().enumerate() {
-            let sampling = self.done.latencies.is_sampling();
-            if sampling && !(position as u64).is_multiple_of(SAMPLE_EVERY) {
+            let weight = timing.weight(position);
+            if weight == 0 {
                 self.step(chunk, operation)?;
                 continue;
             }
-            if sampling {
+            if timing.is_sample() {
                 last = process::wall();
             }
             self.step(chunk, operation)?;
             let now = process::wall();
-            self.done.latencies.record(operation.call, now - last);
+            self.done.latencies.record(operation.call, now - last, weight);
             last = now;
         }
         Ok(())
@@ -187,7 +188,7 @@ impl<'a> Thread<'a> {
                 std::thread::sleep(Duration::from_nanos(ahead));
             }
             self.step(chunk, operation)?;
-            self.done.latencies.record(operation.call, process::wall().saturating_sub(start));
+            self.done.latencies.record(operation.call, process::wall().saturating_sub(start), 1);
         }
         Ok(())
     }

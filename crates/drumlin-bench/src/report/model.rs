@@ -111,7 +111,7 @@ pub struct Latency {
     pub p99_99: Option<f64>,
     /// Maximum.
     pub max: Option<f64>,
-    /// Number of timed calls.
+    /// Number of calls that the latencies stand for. Older reports have the number of timed calls.
     pub samples: u64,
     /// Whether latencies are measured from the intended start of each call.
     pub from_intended_start: bool,
