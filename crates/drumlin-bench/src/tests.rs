@@ -1,7 +1,9 @@
 //! Tests of the harness: short in-memory runs of every family, detection of wrong results, and the schema of reports.
 
 use crate::drumlin_engine::Drumlin;
-use crate::engine::{Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit};
+use crate::engine::{
+    Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
+};
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
 use crate::measure::run::{Outcome, Run};
@@ -355,4 +357,61 @@ fn skewed_reads_skip_entries_that_a_random_fill_left_out() {
     let outcome = run(&Drumlin, workload).expect("no answer is wrong");
     let reads = outcome.phases.iter().find(|phase| phase.name.ends_with("readrandom")).expect("a report");
     assert_eq!(reads.lookups.hits, reads.ops, "a phase of present keys looked up an absent one");
+}
+
+/// Runs micro benchmarks with the names `names` in a store of 500 entries, in memory.
+fn of_micro(names: &[&str]) -> Outcome {
+    let sizes = micro::Sizes { num: 500, ..micro::Sizes::default() };
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    run(&Drumlin, &micro::workloads(&names, &sizes).expect("known names")[0]).expect("no answer is wrong")
+}
+    for phase in &outcome.phases {
+        // 20 scans, each of which counts its entries.
+        assert_eq!((phase.ops, phase.latency_us.samples), (20 * 500, 20), "{}", phase.name);
+        assert_eq!(phase.by_op["scan"].ops, phase.ops);
+    }
+    assert_eq!(outcome.phases.len(), 2);
+}
+
+#[test]
+fn latencies_stand_for_all_calls() {
+    let outcome = of_micro(&["fillrandom", "readrandom"]);
+    let calls = outcome.phases.iter().map(|phase| (phase.latency_us.samples, phase.ops));
+    assert!(calls.clone().all(|(samples, ops)| samples == ops), "{:?}", calls.collect::<Vec<_>>());
+}
+
+#[test]
+fn many_more_clients_than_cores_use_no_more_than_these() {
+    let mut workload = small();
+    workload.phases[1].threads = 16 * crate::measure::process::cores() as u32;
+    workload.phases[1].ops = 100_000;
+    let outcome = run(&Liar(Lie::Nothing), &workload).expect("no answer is wrong");
+    assert!(outcome.phases.iter().all(|phase| phase.usable), "{:?}", outcome.warnings);
+}
+    workload.phases[1].seconds = Some(0.05);
+    workload.phases[1].rate = Some(40.0);
+    let outcome = run(&Liar(Lie::Nothing), &workload).expect("no answer is wrong");
+    // At 0 and 25 ms; a whole chunk would be 256.
+    assert!((1..=2).contains(&outcome.phases[1].ops), "{}", outcome.phases[1].ops);
+}
+        run(&Liar(Lie::Nothing), &workload).unwrap_or_else(|what| panic!("{value_bytes} bytes: {what}"));
+    }
+}
+        (key_bytes > 16 || threads > 2).then(|| format!("{key_bytes} bytes, {threads} clients"))
+    }
+    fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
+        Liar(Lie::Nothing).open(dir, config)
+    }
+}
+    workload.phases[1].threads = 3;
+    let outcome = run(&Narrow, &workload).expect("no error");
+    let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["small fill", "small forward", "small back", "small scan"]);
+    let reasons =
+        ["narrow: mixed left out: 16 bytes, 3 clients", "narrow: absent left out: 17 bytes, 1 clients"];
+    assert_eq!(outcome.warnings, reasons);
+    // Nothing reads what was not loaded.
+    workload.phases[0].threads = 3;
+    let outcome = run(&Narrow, &workload).expect("no error");
+    assert!(outcome.phases.is_empty() && outcome.warnings.len() == workload.phases.len());
 }

@@ -1,10 +1,10 @@
 //! Measurement and storage of latencies.
 //!
 //! The end of one call is the start of the next, so a call needs only one clock reading. If calls take less than 2
-//! microseconds on average, only one in 16 is timed, with two readings, and counts as 16 calls: the choice is made for
-//! each chunk anew, and all calls of a thread weigh the same, timed or not. The position of the timed calls changes from
-//! chunk to chunk at random, since the first call after the drawing of keys is slower. Latencies are kept in HDR
-//! histograms, in nanoseconds with three significant digits, one per kind of call.
+//! microseconds on average, only one in 16 is timed, with two readings, and counts as 16 calls. That is decided for
+//! each chunk anew. The position of the timed calls changes from chunk to chunk at random, since the first call after
+//! the drawing of keys is slower. Latencies are kept in HDR histograms, in nanoseconds with three significant digits,
+//! one per kind of call.
 
 use crate::generate::random::mix;
 use crate::generate::stream::Call;

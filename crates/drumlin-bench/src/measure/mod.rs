@@ -1,10 +1,11 @@
 //! Running a workload on an engine, and measuring it.
 //!
-//! [`run`] executes the phases. [`thread`] executes the operations of one thread, which [`start`]s with the
-//! others, and checks each result against the [`oracle`]. [`latency`], [`process`], [`sampler`] and [`machine`] take the readings. [`calibrate`] measures the
-//! current speed of the machine.
+//! [`run`] executes the phases. [`start`] lets the threads of a phase begin together, and [`thread`] executes the
+//! operations of one and checks each result against the [`oracle`]; [`ended`] is what they did. [`latency`],
+//! [`process`], [`sampler`] and [`machine`] take the readings. [`calibrate`] measures the current speed of the machine.
 
 pub mod calibrate;
+pub mod ended;
 pub mod latency;
 pub mod machine;
 pub mod oracle;

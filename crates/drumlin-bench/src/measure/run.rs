@@ -9,6 +9,7 @@
 mod clients;
 mod open;
 
+use super::ended::Clients;
 use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Shared, Watched};
@@ -21,7 +22,6 @@ use crate::report::model::{
 };
 use crate::report::progress::Progress;
 use crate::workload::{Action, After, Conditions, Phase, Workload};
-use clients::Clients;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;

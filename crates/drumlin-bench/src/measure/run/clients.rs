@@ -4,8 +4,9 @@
 //! CPU time that it spent on drawing keys: so a client that waits for a core is on the clock, wherever it lost the
 //! core. The slowest client gives the seconds of the phase.
 
+use super::super::ended::{Clients, Ended, Written};
 use super::super::process;
-use super::super::sampler::{Samples, Watched};
+use super::super::sampler::Watched;
 use super::super::start::{Place, Start};
 use super::super::thread::{Context, Done, Thread};
 use super::Run;
@@ -20,58 +21,6 @@ use std::time::Duration;
 
 /// Least part of its rate that a writer beside the readers must reach without a warning.
 const LEAST_WRITTEN: f64 = 0.95;
-/// CPU time of the clients over the seconds of all cores, above which the seconds are wrong.
-const MOST_CPU: f64 = 1.03;
-
-/// Result of a client: its counts, the digest of its operations, and the number of ids it inserted.
-pub(super) type Ended = (Done, u64, u64);
-
-/// What the threads of a phase did.
-pub(super) struct Clients {
-    pub(super) ended: Vec<Ended>,
-    pub(super) samples: Samples,
-    pub(super) written: Written,
-}
-
-/// What the writer beside the clients did.
-#[derive(Default)]
-pub(super) struct Written {
-    /// Key and value bytes.
-    pub(super) ingested: u64,
-    /// CPU nanoseconds spent drawing keys.
-    pub(super) drawing: u64,
-    /// Warning that it wrote noticeably less than it should: then the readers had an easier time than those of other
-    /// engines.
-    pub(super) behind: Option<String>,
-}
-
-impl Clients {
-    /// Returns the seconds of the phase: those of the slowest client.
-    pub(super) fn seconds(&self) -> f64 {
-        self.ended.iter().map(|(done, ..)| done.busy).max().unwrap_or(0) as f64 / 1e9
-    }
-
-    /// Returns the sum of a count over all clients.
-    pub(super) fn sum(&self, of: fn(&Done) -> u64) -> u64 {
-        self.ended.iter().map(|(done, ..)| of(done)).sum()
-    }
-
-    /// Returns why the figures of the phase do not count, if so.
-    pub(super) fn faults(&self) -> Vec<String> {
-        let cpu = self.sum(|done| done.cpu) as f64 / 1e9;
-        let cores = process::cores();
-        self.written.behind.iter().cloned().chain(overbooked(cpu, self.seconds(), cores)).collect()
-    }
-}
-
-/// Returns a warning if clients with `cpu` seconds of CPU time cannot have needed as little as `seconds`.
-fn overbooked(cpu: f64, seconds: f64, cores: u64) -> Option<String> {
-    let most = seconds * cores as f64 * MOST_CPU;
-    let what = || {
-        format!("clients used {cpu:.2} s of CPU time in {seconds:.2} s on {cores} cores: the time is wrong")
-    };
-    (cpu > most).then(what)
-}
 
 fn ended_text() -> String {
     "a thread of the benchmark panicked".to_owned()
@@ -206,14 +155,6 @@ impl Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn clients_cannot_use_more_than_all_cores() {
-        assert_eq!(overbooked(2.05, 1.0, 2), None, "clocks differ a little");
-        assert_eq!(overbooked(0.0, 0.0, 2), None);
-        let warning = overbooked(3.4, 1.0, 2).expect("a warning");
-        assert!(warning.starts_with("clients used 3.40 s of CPU time in 1.00 s on 2 cores"), "{warning}");
-    }
 
     #[test]
     fn a_thread_that_cannot_be_started_is_an_error() {
