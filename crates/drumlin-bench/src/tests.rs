@@ -365,6 +365,10 @@ fn of_micro(names: &[&str]) -> Outcome {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     run(&Drumlin, &micro::workloads(&names, &sizes).expect("known names")[0]).expect("no answer is wrong")
 }
+
+#[test]
+fn a_phase_of_scans_makes_all_of_them() {
+    let outcome = of_micro(&["readseq", "readreverse"]);
     for phase in &outcome.phases {
         // 20 scans, each of which counts its entries.
         assert_eq!((phase.ops, phase.latency_us.samples), (20 * 500, 20), "{}", phase.name);

@@ -147,7 +147,14 @@ impl Stream {
     /// used before the phase has an entry: reads of entries skip ids without one.
     pub fn fill(&mut self, chunk: &mut Chunk, is_present: &dyn Fn(u64) -> bool) -> Result<bool> {
         chunk.clear();
-        while chunk.operations.len() < CHUNK && chunk.keys.len() < MAX_KEY_BYTES && self.left > 0 {
+        // A scan is a chunk by itself: it takes as long as many other calls.
+        let is_scan =
+            |chunk: &Chunk| chunk.operations.last().is_some_and(|last| matches!(last.call, Call::Scan(_)));
+        while chunk.operations.len() < CHUNK
+            && chunk.keys.len() < MAX_KEY_BYTES
+            && self.left > 0
+            && !is_scan(chunk)
+        {
             if !self.draw(chunk, is_present)? {
                 self.left = 0;
             }
@@ -209,7 +216,7 @@ impl Stream {
         }
         chunk.operations.push(Operation { call, first, count: count as u32 });
         // A scan counts its entries, and their number is known only at its end; here it is one call.
-        self.left = if matches!(call, Call::Scan(_)) { 0 } else { self.left - count };
+        self.left -= count;
         Ok(true)
     }
 

@@ -31,7 +31,7 @@ pub const NAMES: [(&str, &str); 23] = [
     ("seekrandom", "new iterator, seek, 10 entries"),
     ("seekreuse", "the same with a reused iterator; not every engine has one"),
     ("scan50", "new iterator, seek, 50 entries"),
-    ("readseq", "the whole store forward, counted per entry"),
+    ("readseq", "the whole store forward, counted per entry; 1 to 20 scans, about 20 million entries"),
     ("readreverse", "the whole store backward, counted per entry"),
     ("readwhilewriting", "get beside one writer, for 20 seconds"),
     ("fwdrangewhilewriting", "new iterator, 10 entries forward, beside one writer, for 20 seconds"),

@@ -104,7 +104,7 @@ pub struct Conditions {
 pub struct Phase {
     /// Name in reports.
     pub name: String,
-    /// Number of operations over all threads. Without effect if `seconds` is set.
+    /// Number of operations over all threads; of scans, the number of calls. Without effect if `seconds` is set.
     pub ops: u64,
     /// Time after which the phase ends, in place of a number of operations. What a concurrent writer writes then does
     /// not depend on how fast the engine reads.
