@@ -347,6 +347,9 @@ fn a_timed_phase_is_the_same_work_for_every_engine() {
     let [first, second] = outcomes.map(|outcome| outcome.phases.into_iter().next().expect("a report"));
     assert!(first.ops > 0 && second.ops > 0);
     assert_eq!(first.stream, second.stream, "they count as equal work, however far each got");
+    for phase in [first, second] {
+        assert!(phase.bytes.ingested > 0 && phase.write_amp.is_some(), "what the writer wrote counts");
+    }
 }
 
 #[test]

@@ -323,14 +323,15 @@ impl Summary<'_> {
         done().for_each(|d| latencies.add(&d.latencies));
         let intended = self.phase.rate.is_some();
         let by_op = latencies.by_kind(intended).into_iter();
-        let bytes = self.bytes(sum(|d| d.ingested));
+        let bytes = self.bytes(sum(|d| d.ingested) + written.ingested);
         let tables = bytes.flush.zip(bytes.merge).map(|(f, m)| (f + m + bytes.gc.unwrap_or(0)) as f64);
         let amp =
             |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
         let own_cpu = self.after.process_cpu - self.before.process_cpu;
-        let process_cpu = own_cpu.saturating_sub(sum(|d| d.drawing));
+        let process_cpu = own_cpu.saturating_sub(sum(|d| d.drawing) + written.drawing);
         let machine = self.after.machine.zip(self.before.machine);
         PhaseReport {
+        let written = &self.clients.written;
             stream: format!("{:016x}", self.digest()),
             threads: u64::from(self.phase.threads),
             usable: true,
