@@ -401,6 +401,11 @@ fn many_more_clients_than_cores_use_no_more_than_these() {
     // At 0 and 25 ms; a whole chunk would be 256.
     assert!((1..=2).contains(&outcome.phases[1].ops), "{}", outcome.phases[1].ops);
 }
+
+#[test]
+fn values_too_short_for_an_id_are_right_in_ranges_too() {
+    for value_bytes in [0, 1, 4, 7, 8, 15] {
+        let workload = Workload { value_bytes, ..small() };
         run(&Liar(Lie::Nothing), &workload).unwrap_or_else(|what| panic!("{value_bytes} bytes: {what}"));
     }
 }

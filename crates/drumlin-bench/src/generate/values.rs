@@ -9,6 +9,8 @@ use super::random::{Random, mix};
 
 /// Bytes of id and version that precede the slice of the pool.
 pub const HEADER: usize = 16;
+/// Bytes of the id at its beginning.
+pub const ID_BYTES: usize = 8;
 const POOL_BYTES: usize = 1 << 20;
 const PIECE: usize = 100;
 

@@ -10,7 +10,7 @@ use super::process;
 use super::sampler::Shared;
 use crate::engine::{Direction, Durability, Engine, Result, Seeker};
 use crate::generate::stream::{Call, Chunk, Item, Operation, Stream};
-use crate::generate::values::{HEADER, Values, read_header};
+use crate::generate::values::{HEADER, ID_BYTES, Values, read_header};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -379,8 +379,10 @@ struct Order<'a, 'b> {
 
 impl Order<'_, '_> {
     fn entry(&mut self, key: &[u8], value: &[u8]) {
-        let (id, _) = read_header(value);
-        self.check.value(id, value);
+        // A shorter value does not tell its id.
+        if value.len() >= ID_BYTES {
+            self.check.value(read_header(value).0, value);
+        }
         if self.given == 0 {
             if let Some((bound, id, true)) = self.first
                 && bound != key
