@@ -395,6 +395,10 @@ fn many_more_clients_than_cores_use_no_more_than_these() {
     let outcome = run(&Liar(Lie::Nothing), &workload).expect("no answer is wrong");
     assert!(outcome.phases.iter().all(|phase| phase.usable), "{:?}", outcome.warnings);
 }
+
+#[test]
+fn a_slow_rate_does_not_outlast_the_duration() {
+    let mut workload = small();
     workload.phases[1].seconds = Some(0.05);
     workload.phases[1].rate = Some(40.0);
     let outcome = run(&Liar(Lie::Nothing), &workload).expect("no answer is wrong");

@@ -2,7 +2,6 @@
 
 use super::numbers;
 use crate::engine::{Compression, Durability, Io};
-use crate::sizes::parse_bytes;
 use crate::workload::ycsb::{Distribution, Update};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -71,7 +70,7 @@ pub struct Common {
     pub threads: u32,
 
     /// Rate of calls per second of all threads together, even if earlier calls are unfinished; latency is measured
-    /// from the intended start [default: unlimited]
+    /// from the intended start. Loads that only prepare other phases are not paced [default: unlimited]
     #[arg(long, global = true, value_name = "OPS", value_parser = numbers::rate)]
     pub rate: Option<f64>,
 
@@ -91,16 +90,16 @@ pub struct Common {
     /// micro and ycsb]
     ///
     /// Of RocksDB it is the block cache; its memtables, indexes and filters come on top, except with rocksdb-pinned.
-    #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = numbers::memory)]
     pub memory: Option<u64>,
 
     /// Memtable size in bytes, such as 64MiB [default: by family; 64MiB for micro and ycsb]
-    #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = numbers::memory)]
     pub memtable: Option<u64>,
 
     /// Size in bytes of the table files that compactions write, such as 64MiB [default: by family; 64MiB for micro
     /// and ycsb]
-    #[arg(long, global = true, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = numbers::memory)]
     pub file_size: Option<u64>,
 
     /// Filter bits per key [default: 10, or by family]; the `filters` and `allotment` families compare several values
@@ -134,6 +133,7 @@ pub struct Common {
 
     /// Compaction slots: maximum number of concurrent compactions, in addition to one flush
     #[arg(long = "compaction-slots", alias = "merges", global = true, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = numbers::slots)]
     pub merges: u32,
 
     /// Set a Drumlin option by name; repeatable
@@ -395,7 +395,8 @@ pub struct PipelineArgs {
         alias = "workers",
         value_delimiter = ',',
         default_value = "1,2,4,8",
-        value_name = "N,.."
+        value_name = "N,..",
+        value_parser = numbers::slots
     )]
     pub workers: Vec<u32>,
     /// Percentages of writes for rrwr

@@ -1,6 +1,7 @@
 //! Numbers on the command line, each with its bounds. What lies outside is refused before anything runs: a benchmark
 //! that computes with a rate of 0 or a skew of 1 ends with figures that mean nothing.
 
+use crate::sizes::parse_bytes;
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
@@ -10,6 +11,10 @@ const MOST: u64 = 1_000_000_000_000;
 /// Largest size of a key and of a value in bytes.
 const MOST_KEY: usize = 64 << 10;
 const MOST_VALUE: usize = 1 << 30;
+/// Least memory in bytes: engines divide by parts of it.
+const LEAST_MEMORY: u64 = 1 << 10;
+/// Least rate per second: at lower ones, a phase does nothing for hours.
+const LEAST_RATE: f64 = 0.001;
 
 fn within<N: FromStr + PartialOrd + Display>(text: &str, bounds: impl RangeBounds<N>) -> Result<N, String> {
     let number = text.parse().map_err(|_| "it is not a number".to_owned())?;
@@ -39,9 +44,20 @@ pub(super) fn items(text: &str) -> Result<u32, String> {
     within(text, 1..=1_000_000)
 }
 
-/// Parses a number of threads or slots.
+/// Parses a number of threads.
 pub(super) fn threads(text: &str) -> Result<u32, String> {
     within(text, 1..=4096)
+}
+
+/// Parses a number of compaction slots.
+pub(super) fn slots(text: &str) -> Result<u32, String> {
+    within(text, 1..=64)
+}
+
+/// Parses a number of bytes of memory, or of a file, such as 64MiB.
+pub(super) fn memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < LEAST_MEMORY { Err("it must be at least 1KiB".to_owned()) } else { Ok(bytes) }
 }
 
 /// Parses a key size. Keys hold a number of eight bytes.
@@ -56,7 +72,7 @@ pub(super) fn value_size(text: &str) -> Result<usize, String> {
 
 /// Parses a rate per second.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
-    within(text, (Bound::Excluded(0.0), Bound::Included(1e12)))
+    within(text, LEAST_RATE..=1e12)
 }
 
 /// Parses a duration in seconds, at most a day.
@@ -90,7 +106,7 @@ mod tests {
         assert!(count("18446744073709551615").is_err() && count("-1").is_err() && count("").is_err());
         assert_eq!(theta("1"), Err("it must be at least 0 and below 1".to_owned()));
         assert_eq!(theta("0.99"), Ok(0.99));
-        assert_eq!(rate("0"), Err("it must be above 0 and at most 1000000000000".to_owned()));
+        assert_eq!(rate("0"), Err("it must be at least 0.001 and at most 1000000000000".to_owned()));
         for parse in [rate, share, bits, theta] {
             assert!(["nan", "inf", "-1"].iter().all(|text| parse(text).is_err()));
         }

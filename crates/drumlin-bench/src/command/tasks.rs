@@ -72,7 +72,7 @@ fn tasks(common: &Common, defaults: &Defaults, workload: &Workload, own_bits: &[
             workload.name += &format!(" {bits} bits");
         }
         if let Some(rate) = common.rate {
-            workload.phases.iter_mut().for_each(|phase| phase.rate = Some(rate));
+            workload.pace(rate);
         }
         Task { workload, config: config(common, defaults, *bits) }
     };
@@ -338,6 +338,42 @@ mod tests {
             assert!(error.starts_with("--threads 4: only micro, ycsb and dynamic"), "{line}: {error}");
         }
         assert!(parsed("ycsb --threads 0").is_err());
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_phases_asked_for() {
+        let paced = |line: &str| {
+            let task = asked(line).expect("a workload").remove(0);
+            let names = task.workload.phases.into_iter().filter(|phase| phase.rate == Some(5.0));
+            names.map(|phase| phase.name).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(paced("micro readrandom --rate 5"), "readrandom", "neither its load nor its warm-up");
+        assert_eq!(paced("micro fillrandom,readrandom --rate 5"), "fillrandom,readrandom");
+        assert_eq!(paced("ycsb --workload c --rate 5"), "C");
+        assert_eq!(paced("ycsb --workload load --rate 5"), "load");
+        assert_eq!(paced("ycsb --rate 5"), "A,B,C,F,D,E");
+        assert_eq!(paced("dynamic --plan III --rate 5"), "G,H,I");
+    }
+
+    #[test]
+    fn sizes_and_counts_that_nothing_can_run_with_are_refused() {
+        for flag in [
+            "--memory 0",
+            "--memory 1023",
+            "--memtable 0",
+            "--file-size 1B",
+            "--compaction-slots 0",
+            "--compaction-slots 65",
+            "--rate 0.0009",
+            "--rate nan",
+        ] {
+            assert!(parsed(&format!("ycsb {flag}")).is_err(), "{flag}");
+        }
+        assert!(parsed("micro readwhilewriting --write-rate 1e-9").is_err());
+        assert!(parsed("pipeline workers --slots 0").is_err());
+        for flag in ["--memory 1KiB", "--memtable 1KiB", "--compaction-slots 64", "--rate 0.001"] {
+            assert!(parsed(&format!("ycsb {flag}")).is_ok(), "{flag}");
+        }
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl<'a> Thread<'a> {
             self.done.drawing += cpu - ended;
             let ops_before = self.done.ops;
             match &mut intended {
-                Some(pace) => self.paced(&chunk, pace)?,
+                Some(pace) => self.paced(&chunk, pace, end)?,
                 None => self.chunk(&chunk)?,
             }
             ended = process::thread_cpu();
@@ -177,16 +177,20 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    /// Executes a chunk with intended start times. `pace` is the first start, the nanoseconds between starts, and the
-    /// number of calls so far.
-    fn paced(&mut self, chunk: &Chunk, pace: &mut (u64, f64, u64)) -> Result<()> {
+    /// Executes a chunk with intended start times, up to the end of the phase. `pace` is the first start, the
+    /// nanoseconds between starts, and the number of calls so far.
+    fn paced(&mut self, chunk: &Chunk, pace: &mut (u64, f64, u64), end: Option<u64>) -> Result<()> {
         for operation in &chunk.operations {
             let start = pace.0 + (pace.2 as f64 * pace.1) as u64;
-            pace.2 += 1;
-            let ahead = start.saturating_sub(process::wall());
+            let ahead = end.map_or(start, |end| start.min(end)).saturating_sub(process::wall());
             if ahead > 0 {
                 std::thread::sleep(Duration::from_nanos(ahead));
             }
+            // At a low rate, a chunk of calls may take longer than the phase.
+            if end.is_some_and(|end| start >= end || process::wall() >= end) {
+                break;
+            }
+            pace.2 += 1;
             self.step(chunk, operation)?;
             self.done.latencies.record(operation.call, process::wall().saturating_sub(start), 1);
         }

@@ -237,6 +237,19 @@ impl Workload {
         most
     }
 
+    /// Sets the rate of all phases but those that only prepare others: warm-ups, and loads that nobody asked for. Those
+    /// of micro benchmarks are asked for by name, and otherwise not reported.
+    pub fn pace(&mut self, rate: f64) {
+        let last = self.phases.len().saturating_sub(1);
+        let names_its_loads = self.name.split(' ').next() == Some("micro");
+        for (position, phase) in self.phases.iter_mut().enumerate() {
+            let prepares = phase.fresh && position < last && !names_its_loads;
+            if !phase.warm && !prepares {
+                phase.rate = Some(rate);
+            }
+        }
+    }
+
     /// Returns the approximate disk space needed: twice the entries of the largest store, to allow for compactions.
     pub fn disk_bytes(&self) -> u64 {
         let most = self.entries().into_iter().fold(0.0, f64::max);
