@@ -6,7 +6,7 @@
 //! into memory. All counters are `null`, because LMDB reports none.
 
 use drumlin_bench::engine::{
-    Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Seeker, Visit,
+    Counters, Demands, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Seeker, Visit,
 };
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, WithTls};
@@ -21,6 +21,8 @@ pub struct Lmdb;
 const MAP_BYTES: usize = 1 << 38;
 /// Readers that may be open at the same time.
 const READERS: u32 = 256;
+/// Longest key of LMDB as it is compiled by default.
+const LONGEST_KEY: usize = 511;
 /// A phase with less memory than this compares block caches, which LMDB does not have.
 const LEAST_MEMORY: u64 = 64 << 20;
 
@@ -45,6 +47,15 @@ impl EngineKind for Lmdb {
         let has_limit = config.memory_bytes < LEAST_MEMORY;
         let io = (config.io == Io::Direct).then(|| "LMDB has no direct I/O".to_owned());
         io.or_else(|| has_limit.then(|| "LMDB has no limit of its memory".to_owned()))
+    }
+
+    fn lacks_for(&self, demands: Demands) -> Option<String> {
+        let Demands { key_bytes, threads } = demands;
+        let key = (key_bytes > LONGEST_KEY)
+            .then(|| format!("LMDB has keys of at most {LONGEST_KEY} bytes, not {key_bytes}"));
+        key.or_else(|| {
+            (threads > READERS).then(|| format!("LMDB is opened for {READERS} readers, not {threads}"))
+        })
     }
 
     fn open(&self, dir: &Path, _config: &EngineConfig) -> Result<Box<dyn Engine>> {

@@ -280,6 +280,15 @@ pub trait Engine: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
+/// What a phase asks of an engine, whatever its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Demands {
+    /// Bytes of the longest key.
+    pub key_bytes: usize,
+    /// Number of client threads.
+    pub threads: u32,
+}
+
 /// A kind of engine, which opens stores.
 pub trait EngineKind: Sync {
     /// Returns the name used on the command line and in reports.
@@ -287,6 +296,10 @@ pub trait EngineKind: Sync {
     /// Returns why the engine does not support `config`, if so. Workloads and phases that need it are skipped with
     /// this reason.
     fn lacks(&self, _config: &EngineConfig) -> Option<String> {
+        None
+    }
+    /// Returns why the engine cannot run a phase with these demands, if so. It is skipped with this reason.
+    fn lacks_for(&self, _demands: Demands) -> Option<String> {
         None
     }
     /// Opens the store in `dir`; creates it if it does not exist.

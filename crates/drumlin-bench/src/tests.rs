@@ -2,7 +2,7 @@
 
 use crate::drumlin_engine::Drumlin;
 use crate::engine::{
-    Counters, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
+    Counters, Demands, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Visit,
 };
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
@@ -413,12 +413,26 @@ fn values_too_short_for_an_id_are_right_in_ranges_too() {
         run(&Liar(Lie::Nothing), &workload).unwrap_or_else(|what| panic!("{value_bytes} bytes: {what}"));
     }
 }
+
+/// An engine with short keys and few clients.
+struct Narrow;
+
+impl EngineKind for Narrow {
+    fn name(&self) -> &'static str {
+        "narrow"
+    }
+    fn lacks_for(&self, demands: Demands) -> Option<String> {
+        let Demands { key_bytes, threads } = demands;
         (key_bytes > 16 || threads > 2).then(|| format!("{key_bytes} bytes, {threads} clients"))
     }
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
         Liar(Lie::Nothing).open(dir, config)
     }
 }
+
+#[test]
+fn what_an_engine_cannot_do_is_left_out_with_the_reason() {
+    let mut workload = small();
     workload.phases[1].threads = 3;
     let outcome = run(&Narrow, &workload).expect("no error");
     let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.name.as_str()).collect();

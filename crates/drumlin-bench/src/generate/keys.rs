@@ -61,6 +61,14 @@ impl KeyForm {
         key
     }
 
+    /// Returns the maximum key length. Keys of a trace may be longer.
+    pub fn longest(self) -> usize {
+        match self {
+            KeyForm::Hashed { len } | KeyForm::Dense { len } => len,
+            KeyForm::User | KeyForm::Hex | KeyForm::Block => LONGEST,
+        }
+    }
+
     /// Returns a typical key length, for estimates of space.
     pub fn typical_len(self) -> usize {
         match self {

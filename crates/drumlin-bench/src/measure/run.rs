@@ -14,7 +14,7 @@ use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Shared, Watched};
 use super::thread::Context;
-use crate::engine::{Counters, Decision, Engine, EngineConfig, EngineKind, Result, Stall};
+use crate::engine::{Counters, Decision, Demands, Engine, EngineConfig, EngineKind, Result, Stall};
 use crate::generate::choose::Target;
 use crate::generate::values::Values;
 use crate::report::model::{
@@ -97,7 +97,13 @@ impl Run<'_> {
         }
         for (position, phase) in self.workload.phases.iter().enumerate() {
             let config = self.config_of(phase);
-            let mut lack = self.kind.lacks(&config);
+        let mut load_lack = None;
+            let mut lack = self.kind.lacks(&config).or_else(|| self.kind.lacks_for(self.demands(phase)));
+            if phase.fresh {
+                load_lack = lack.clone();
+            }
+            // What reads the entries of a load is left out with it.
+            lack = lack.or_else(|| load_lack.clone());
             if lack.is_none() {
                 self.prepare(phase, config, &mut session)?;
                 lack = missing(phase, &session);
@@ -129,6 +135,14 @@ impl Run<'_> {
 
     /// Returns the settings with which the store is opened for `phase`.
     fn config_of(&self, phase: &Phase) -> EngineConfig {
+    /// Returns what `phase` asks of the engine.
+    fn demands(&self, phase: &Phase) -> Demands {
+        // The keys of lookups of absent keys are longer by a byte.
+        let is_longer = phase.mix.iter().any(|(_, action)| matches!(action, Action::GetAbsent(_)));
+        let key_bytes = self.workload.keys.longest() + usize::from(is_longer);
+        Demands { key_bytes, threads: phase.threads }
+    }
+
         match phase.under {
             Some(Conditions { memory_bytes, io }) if !self.config.in_memory => {
                 EngineConfig { memory_bytes, io, ..self.config.clone() }
