@@ -87,12 +87,11 @@ impl File {
     fn parse(text: &str) -> Result<File> {
         let mut file = File::default();
         let mut case = String::new();
-        for (number, line) in text.lines().enumerate() {
+        for (line_number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             let bad = || {
                 format!(
-                    "line {}: not `metric = {{ value = .., tolerance = .., reason = \"..\" }}`",
-                    number + 1
+                    "line {line_number}: not `metric = {{ value = .., tolerance = .., reason = \"..\" }}`"
                 )
             };
             if line.is_empty() || line.starts_with('#') {
@@ -121,6 +120,14 @@ impl File {
                 (name.trim() == wanted).then(|| value.trim().parse::<f64>().ok())?
             };
             let (value, tolerance) = number("value").zip(number("tolerance")).ok_or_else(bad)?;
+            if !value.is_finite() || !tolerance.is_finite() || tolerance < 0.0 {
+                return Err(format!(
+                    "line {line_number}: a value or tolerance that nothing can be compared with"
+                ));
+            }
+            if file.figure(&case, name).is_some() {
+                return Err(format!("line {line_number}: {case}, {name}: it is listed twice"));
+            }
             let reason = reason.trim_start_matches([' ', '=']).trim().trim_matches('"').to_owned();
             file.figures.push(Figure {
                 case: case.clone(),
@@ -227,5 +234,20 @@ mod tests {
             assert_eq!(updated.figures.len(), 2);
         }
         assert!(File::parse("[x]\ny = 1\n").is_err());
+    }
+
+    #[test]
+    fn figures_that_nothing_can_fail_are_refused() {
+        let parsed = |figures: &str| File::parse(&format!("[x]\n{figures}\n"));
+        let line = |value: &str, tolerance: &str| {
+            format!("y = {{ value = {value}, tolerance = {tolerance}, reason = \"r\" }}")
+        };
+        parsed(&line("1", "0.02")).expect("a figure");
+        for (value, tolerance) in [("nan", "0"), ("inf", "0"), ("1", "nan"), ("1", "inf"), ("1", "-0.1")] {
+            let refused = parsed(&line(value, tolerance)).expect_err("not a figure");
+            assert!(refused.starts_with("line 2: a value or tolerance"), "{refused}");
+        }
+        let twice = parsed(&format!("{}\n{}", line("1", "0"), line("2", "0"))).expect_err("listed twice");
+        assert_eq!(twice, "line 3: x, y: it is listed twice");
     }
 }
