@@ -6,6 +6,7 @@
 //! numbers of different invocations.
 
 use crate::report::model::PhaseReport;
+pub use crate::report::model::names;
 use crate::rounds::CONTROL;
 
 /// Relative difference in throughput below which engines count as equal.
@@ -109,17 +110,6 @@ fn of<'a>(
     name: &'a str,
 ) -> impl Iterator<Item = &'a PhaseReport> {
     phases.iter().filter(move |p| p.usable && p.engine == engine && p.name == name)
-}
-
-/// Returns the names of phases or engines in the order of their first appearance.
-pub fn names(phases: &[PhaseReport], of: fn(&PhaseReport) -> &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for phase in phases {
-        if !names.iter().any(|name| name == of(phase)) {
-            names.push(of(phase).to_owned());
-        }
-    }
-    names
 }
 
 /// Returns the ratio of `quantity` for each round in which both engines did the same work.

@@ -11,7 +11,8 @@
 use crate::engine::{EngineConfig, Engines, Result, find};
 use crate::measure::calibrate::calibrate;
 use crate::measure::run::{Run, remove};
-use crate::report::model::{Calibration, PhaseReport};
+use crate::report::merge;
+use crate::report::model::{Calibration, PhaseConfig, PhaseReport};
 use crate::report::progress::Progress;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,23 @@ pub struct Task {
     pub config: EngineConfig,
 }
 
+/// Returns `tasks` with a name for each reported phase: one that is there already gets its number. Names tell phases
+/// apart where ratios are computed, and make their random draws.
+pub fn told_apart(tasks: &[Task]) -> Vec<Task> {
+    let mut tasks = tasks.to_vec();
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for Workload { name, phases, .. } in tasks.iter_mut().map(|task| &mut task.workload) {
+        for phase in phases.iter_mut().filter(|phase| !phase.warm) {
+            let times = seen.entry(format!("{name} {}", phase.name)).or_default();
+            *times += 1;
+            if *times > 1 {
+                phase.name = format!("{}#{times}", phase.name);
+            }
+        }
+    }
+    tasks
+}
+
 /// One run, as passed to a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -66,8 +84,8 @@ pub struct Job {
 pub struct JobResult {
     /// Phases that are reported.
     pub phases: Vec<PhaseReport>,
-    /// All options in effect.
-    pub options: BTreeMap<String, String>,
+    /// All options in effect, those of the last phase last.
+    pub options: Vec<PhaseConfig>,
     /// What was skipped, with reasons.
     pub warnings: Vec<String>,
 }
@@ -112,8 +130,10 @@ pub type After<'a> = dyn FnMut(&Rounds, Done) -> Result<()> + 'a;
 pub struct Rounds {
     /// One report for each engine, phase and round.
     pub phases: Vec<PhaseReport>,
-    /// All options in effect, by engine.
+    /// All options in effect in the last phase, by engine.
     pub options: BTreeMap<String, BTreeMap<String, String>>,
+    /// All options in effect by engine, with the names of the phases.
+    pub phase_options: BTreeMap<String, Vec<PhaseConfig>>,
     /// What was skipped, with reasons.
     pub warnings: Vec<String>,
     /// Calibrations, several before the first run and one before each run, in order.
@@ -150,7 +170,10 @@ impl Rounds {
                     result.phases.iter_mut().for_each(|phase| phase.usable = false);
                     self.warnings.push(format!("round {round}, {engine}, attempt {}: {noise}", attempt + 1));
                 }
-                self.options.insert(engine.clone(), result.options);
+                if let Some(last) = result.options.last() {
+                    self.options.insert(engine.clone(), last.options.clone());
+                }
+                merge::add(self.phase_options.entry(engine.clone()).or_default(), result.options);
                 self.phases.extend(result.phases);
                 for warning in result.warnings {
                     if !self.warnings.contains(&warning) {
@@ -282,4 +305,24 @@ pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
     let result = carry_out(&job, engines)?;
     let text = serde_json::to_vec(&result).map_err(|e| e.to_string())?;
     fs::write(output, text).map_err(|e| format!("{}: {e}", output.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::micro;
+
+    #[test]
+    fn phases_of_one_report_have_different_names() {
+        let names = ["fillrandom", "readrandom", "fillseq", "fillrandom", "readrandom", "readrandom"];
+        let sizes = micro::Sizes { num: 500, ..micro::Sizes::default() };
+        let workloads = micro::workloads(&names.map(str::to_owned), &sizes).expect("known names");
+        let task = |workload: &Workload| Task { workload: workload.clone(), config: EngineConfig::default() };
+        let tasks: Vec<Task> = workloads.iter().map(task).collect();
+        let told = told_apart(&tasks);
+        let phases = told.iter().flat_map(|task| &task.workload.phases).filter(|phase| !phase.warm);
+        let found: Vec<&str> = phases.map(|phase| phase.name.as_str()).collect();
+        let wanted = ["fillrandom", "readrandom", "fillseq", "fillrandom#2", "readrandom#2", "readrandom#3"];
+        assert_eq!(found, wanted);
+    }
 }

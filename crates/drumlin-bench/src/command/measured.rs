@@ -6,8 +6,8 @@ use super::published::{is_special, note, unfinished, write_json};
 use super::stores::{PREFIX, Stores};
 use crate::engine::{Result, find};
 use crate::measure::machine;
-use crate::report::model::{PhaseReport, Report, SCHEMA};
-use crate::rounds::{CONTROL, Done, Plan, Rounds, Task};
+use crate::report::model::{METHOD, PhaseReport, Report, SCHEMA};
+use crate::rounds::{CONTROL, Done, Plan, Rounds, Task, told_apart};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,16 @@ use std::path::{Path, PathBuf};
 /// Runs `tasks` and returns a report of all of them.
 pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Result<Report> {
     let plan = plan(common, program)?;
+    let tasks = &told_apart(tasks);
     let mut report = Report {
         schema: SCHEMA.to_owned(),
+        method: METHOD,
         command: machine::command_line(),
         started_utc: machine::now_utc(),
         seed: common.seed,
         warnings: Vec::new(),
         config: BTreeMap::new(),
+        phase_config: BTreeMap::new(),
         machine: machine::machine(&plan.dir),
         build: machine::build(
             program.engines.iter().map(|kind| kind.name().to_owned()).collect(),
@@ -79,6 +82,7 @@ fn with_results(mut report: Report, rounds: Rounds) -> Report {
     warn_of_memory(&rounds, &mut report.warnings);
     report.warnings.extend(rounds.warnings);
     report.config = rounds.options;
+    report.set_phase_config(rounds.phase_options);
     report.machine.calibration = rounds.calibration;
     report.phases = rounds.phases;
     report

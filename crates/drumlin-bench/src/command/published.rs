@@ -2,6 +2,7 @@
 
 use super::args::Common;
 use crate::engine::Result;
+use crate::report::merge::duplicate;
 use crate::report::model::{Report, SCHEMA};
 use crate::report::{html, table, tsv};
 use serde::Serialize;
@@ -131,16 +132,15 @@ pub(crate) fn claim_targets(common: &Common) -> Result<Targets> {
     Ok(targets)
 }
 
-/// Reads a report. Rejects reports of another format.
+/// Reads a report. Rejects reports of another format, and those whose phases cannot be told apart.
 pub fn read_report(path: &Path) -> Result<Report> {
     let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let report: Report = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-    match report.schema == SCHEMA {
-        true => Ok(report),
-        false => {
-            Err(format!("{}: unsupported report format {}, expected {SCHEMA}", path.display(), report.schema))
-        }
+    if report.schema != SCHEMA {
+        let found = &report.schema;
+        return Err(format!("{}: unsupported report format {found}, expected {SCHEMA}", path.display()));
     }
+    duplicate(&report.phases).map_or(Ok(report), |what| Err(format!("{}: {what}", path.display())))
 }
 
 #[cfg(test)]
@@ -163,6 +163,14 @@ mod tests {
         write_json(&path, &made_up()).expect("a file");
         assert_eq!(read_report(&path).expect("a report").phases, made_up().phases);
         assert!(!new.exists());
+        let mut twice = made_up();
+        twice.phases.push(twice.phases[0].clone());
+        let other = dir.path().join("twice.json");
+        write_json(&other, &twice).expect("a file");
+        assert!(
+            read_report(&other)
+                .is_err_and(|what| what.contains("twice.json: dynamic I A of drumlin is there twice"))
+        );
         let refused = write_json(dir.path(), &made_up()).expect_err("it is a directory");
         assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
         let link = dir.path().join("link.json");

@@ -72,11 +72,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         }
         match &mut whole {
             None => whole = Some(report),
-            Some(whole) => {
-                whole.phases.extend(report.phases);
-                whole.warnings.extend(report.warnings);
-                whole.machine.calibration.extend(report.machine.calibration);
-            }
+            Some(whole) => whole.absorb(report, source),
         }
     }
     if let Err(what) = whole.map_or(Ok(()), |whole| write_files(&whole, &common)) {

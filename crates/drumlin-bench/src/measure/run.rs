@@ -17,8 +17,10 @@ use super::thread::Context;
 use crate::engine::{Counters, Decision, Demands, Engine, EngineConfig, EngineKind, Result, Stall};
 use crate::generate::choose::Target;
 use crate::generate::values::Values;
+use crate::report::merge::note;
 use crate::report::model::{
-    Bytes, Decisions, Filters, Lookups, Merges, OfKind, PhaseReport, Runs, SpaceAmp, Stalls, ValueFiles,
+    Bytes, Decisions, Filters, Lookups, Merges, OfKind, PhaseConfig, PhaseReport, Runs, SpaceAmp, Stalls,
+    ValueFiles,
 };
 use crate::report::progress::Progress;
 use crate::workload::{Action, After, Conditions, Phase, Workload};
@@ -35,8 +37,8 @@ const LONGEST_VALUE: usize = 1 << 20;
 pub struct Outcome {
     /// Phases that are reported.
     pub phases: Vec<PhaseReport>,
-    /// All options in effect.
-    pub options: BTreeMap<String, String>,
+    /// All options in effect, those of the last phase last.
+    pub options: Vec<PhaseConfig>,
     /// What was skipped, with reasons.
     pub warnings: Vec<String>,
 }
@@ -90,14 +92,14 @@ impl Run<'_> {
             base: 0,
             faults: Vec::new(),
         };
-        let mut outcome = Outcome { phases: Vec::new(), options: BTreeMap::new(), warnings: Vec::new() };
+        let mut outcome = Outcome { phases: Vec::new(), options: Vec::new(), warnings: Vec::new() };
         if let Some(reason) = self.kind.lacks(&self.config) {
             outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, self.workload.name));
             return Ok(outcome);
         }
+        let mut load_lack = None;
         for (position, phase) in self.workload.phases.iter().enumerate() {
             let config = self.config_of(phase);
-        let mut load_lack = None;
             let mut lack = self.kind.lacks(&config).or_else(|| self.kind.lacks_for(self.demands(phase)));
             if phase.fresh {
                 load_lack = lack.clone();
@@ -123,18 +125,16 @@ impl Run<'_> {
                 let of_phase =
                     |fault| format!("{}: {}, round {}: {fault}", self.name, phase.name, self.round);
                 outcome.warnings.extend(session.faults.drain(..).map(of_phase));
+                if let Some(engine) = &session.engine {
+                    note(&mut outcome.options, &report.name, engine.options());
+                }
                 outcome.phases.push(report);
-            }
-            if let Some(engine) = &session.engine {
-                outcome.options = engine.options();
             }
         }
         close(&mut session)?;
         Ok(outcome)
     }
 
-    /// Returns the settings with which the store is opened for `phase`.
-    fn config_of(&self, phase: &Phase) -> EngineConfig {
     /// Returns what `phase` asks of the engine.
     fn demands(&self, phase: &Phase) -> Demands {
         // The keys of lookups of absent keys are longer by a byte.
@@ -143,6 +143,8 @@ impl Run<'_> {
         Demands { key_bytes, threads: phase.threads }
     }
 
+    /// Returns the settings with which the store is opened for `phase`.
+    fn config_of(&self, phase: &Phase) -> EngineConfig {
         match phase.under {
             Some(Conditions { memory_bytes, io }) if !self.config.in_memory => {
                 EngineConfig { memory_bytes, io, ..self.config.clone() }
@@ -329,6 +331,7 @@ impl Summary<'_> {
 
     fn report(self) -> PhaseReport {
         let done = || self.clients.ended.iter().map(|(done, ..)| done);
+        let written = &self.clients.written;
         let sum = |of| self.clients.sum(of);
         let ops = sum(|d| d.ops);
         let seconds = self.clients.seconds();
@@ -345,7 +348,6 @@ impl Summary<'_> {
         let process_cpu = own_cpu.saturating_sub(sum(|d| d.drawing) + written.drawing);
         let machine = self.after.machine.zip(self.before.machine);
         PhaseReport {
-        let written = &self.clients.written;
             stream: format!("{:016x}", self.digest()),
             threads: u64::from(self.phase.threads),
             usable: true,

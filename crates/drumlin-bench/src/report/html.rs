@@ -7,6 +7,7 @@ use super::model::{PhaseReport, Report, Sample};
 use super::svg::{self, Band, Series, escape};
 use super::table::result_cells;
 use crate::compare::{compare, names};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A phase that ingests less than the heaviest phase divided by this is left out of the plot of write amplification.
@@ -165,9 +166,18 @@ fn circumstances(report: &Report, out: &mut String) {
     ];
     section("Machine", &pairs(["machine", ""], rows), out);
     let mut config = String::new();
-    for (engine, options) in &report.config {
+    let mut add = |title: &str, options: &BTreeMap<String, String>| {
         let table = pairs(["option", "value"], options.iter().map(|(name, value)| (name, value.clone())));
-        let _ = write!(config, "<details><summary>{}</summary>{table}</details>", escape(engine));
+        let _ = write!(config, "<details><summary>{}</summary>{table}</details>", escape(title));
+    };
+    for (engine, options) in &report.config {
+        match report.phase_config.get(engine) {
+            None => add(engine, options),
+            Some(sets) => {
+                sets.iter()
+                    .for_each(|set| add(&format!("{engine}: {}", set.phases.join(", ")), &set.options));
+            }
+        }
     }
     section("Options in effect", &config, out);
 }

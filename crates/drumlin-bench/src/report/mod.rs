@@ -1,6 +1,7 @@
 //! Reports of a run: the model that becomes JSON, and the tables and pages made from it.
 
 pub mod html;
+pub mod merge;
 pub mod model;
 pub mod progress;
 pub mod svg;

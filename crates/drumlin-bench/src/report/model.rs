@@ -14,11 +14,28 @@ use std::collections::BTreeMap;
 /// Name and version of the format.
 pub const SCHEMA: &str = "drumlin-bench/1";
 
+/// Version of the way of measuring. In version 0, the time of a thread was that of its chunks of calls, all timed calls
+/// weighed the same, a phase of scans made one, what a writer wrote beside readers did not count, and nothing settled
+/// after YCSB's reads.
+pub const METHOD: u64 = 1;
+
+/// Options that were in effect in some phases of an engine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PhaseConfig {
+    /// Names of the phases.
+    pub phases: Vec<String>,
+    /// All options in effect.
+    pub options: BTreeMap<String, String>,
+}
+
 /// All measurements of one invocation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Format of the report: [`SCHEMA`].
     pub schema: String,
+    /// Version of the way of measuring: [`METHOD`], or 0 in older reports.
+    #[serde(default)]
+    pub method: u64,
     /// Command line.
     pub command: Vec<String>,
     /// Start time.
@@ -27,8 +44,11 @@ pub struct Report {
     pub seed: u64,
     /// Warnings that a reader must consider before trusting the numbers.
     pub warnings: Vec<String>,
-    /// All options in effect, by engine.
+    /// All options in effect, by engine. If its phases had different ones, those of the last.
     pub config: BTreeMap<String, BTreeMap<String, String>>,
+    /// By engine, all sets of options, if its phases had different ones.
+    #[serde(default)]
+    pub phase_config: BTreeMap<String, Vec<PhaseConfig>>,
     /// Machine that ran the benchmark.
     pub machine: Machine,
     /// Build of the benchmark.
@@ -391,4 +411,15 @@ impl PhaseReport {
         self.timeline.clear();
         self.decisions.latest.clear();
     }
+}
+
+/// Returns the names of phases or engines in the order of their first appearance.
+pub fn names(phases: &[PhaseReport], of: fn(&PhaseReport) -> &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for phase in phases {
+        if !names.iter().any(|name| name == of(phase)) {
+            names.push(of(phase).to_owned());
+        }
+    }
+    names
 }

@@ -1,7 +1,7 @@
 //! Tests of reports: the output conforms to the schema, and the HTML page equals the golden page.
 
 use super::html;
-use super::model::{Build, Calibration, Machine, Report, SCHEMA};
+use super::model::{Build, Calibration, METHOD, Machine, PhaseConfig, Report, SCHEMA};
 use super::{table, tsv};
 use crate::drumlin_engine::Drumlin;
 use crate::engine::Decision;
@@ -71,11 +71,13 @@ pub(crate) fn made_up() -> Report {
     };
     Report {
         schema: SCHEMA.to_owned(),
+        method: METHOD,
         command: vec!["drumlin".into(), "bench".into(), "dynamic".into()],
         started_utc: "2030-01-01T00:00:00Z".to_owned(),
         seed: 1,
         warnings: vec!["round 1: made up & <escaped>".to_owned()],
         config: BTreeMap::from([("drumlin".to_owned(), BTreeMap::from([("a".to_owned(), "1".to_owned())]))]),
+        phase_config: BTreeMap::new(),
         machine: Machine {
             cores: 2,
             calibration: vec![Calibration {
@@ -166,10 +168,18 @@ fn reports_fit_the_schema() {
     let workload =
         suites::smoke().expect("the suite").into_iter().find(|w| w.name == "dynamic I").expect("it is in it");
     report.phases.extend(crate::tests::run(&Drumlin, &workload).expect("it runs").phases);
+    let set = PhaseConfig { phases: vec!["A".to_owned()], options: report.config["drumlin"].clone() };
+    report.phase_config.insert("drumlin".to_owned(), vec![set]);
     let value = serde_json::to_value(&report).expect("a report is JSON");
     check(&value, &schema, &schema, "$").expect("it fits");
     let back: Report = serde_json::from_value(value.clone()).expect("a report is read back");
     assert_eq!(back, report);
+    let mut older = value.clone();
+    let fields = older.as_object_mut().expect("an object");
+    assert!(fields.remove("method").is_some() && fields.remove("phase_config").is_some());
+    check(&older, &schema, &schema, "$").expect("it fits");
+    let older: Report = serde_json::from_value(older).expect("an older report is read");
+    assert!(older.method == 0 && older.phase_config.is_empty() && older.phases == report.phases);
     for spoil in [
         |v: &mut Value| v["schema"] = "other/1".into(),
         |v: &mut Value| v["phases"][0]["ops"] = (-1).into(),
