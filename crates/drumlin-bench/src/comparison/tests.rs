@@ -3,6 +3,7 @@
 use super::*;
 use crate::command::read_report;
 use crate::report::tests::made_up;
+use std::collections::BTreeMap;
 
 fn phase(engine: &str, round: u64, seconds: f64, settle_seconds: f64) -> PhaseReport {
     PhaseReport {
@@ -171,5 +172,62 @@ fn the_published_page_is_up_to_date() {
             let found = std::fs::read_to_string(&path).unwrap_or_default();
             assert_eq!(found, text, "{path}: run `cargo xtask bless -p drumlin-bench`");
         }
+    }
+}
+
+/// Reports that were measured with other engines than those of their row in the script, and why.
+const OTHER_ENGINES: [(&str, &str); 3] = [
+    ("batch", "measured before the row had the universal and the deferred RocksDB"),
+    ("large", "measured before the row had the universal and the pinned RocksDB"),
+    ("ycsb-large", "measured before the row had the universal RocksDB"),
+];
+
+/// Returns the engines of each row of `scripts/compare.sh`, by its name. Rows in loops are left out.
+fn engines_of_rows(script: &str) -> BTreeMap<String, String> {
+    let (mut variables, mut rows) = (BTreeMap::<String, String>::new(), BTreeMap::new());
+    for line in script.replace("\\\n", " ").lines() {
+        // Longer names first: one may begin with another.
+        let known = variables.iter().rev();
+        let line =
+            known.fold(line.replace('"', ""), |line, (name, value)| line.replace(&format!("${name}"), value));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["row", name, .., "--engines", engines]
+            | ["row", name, .., "--engines", engines, "--html", _] => {
+                rows.insert(name.to_owned(), engines.to_owned());
+            }
+            [assigned, ..] if !line.starts_with(' ') && assigned.contains('=') => {
+                let (name, value) = line.split_once('=').expect("an assignment");
+                variables.insert(name.to_owned(), value.to_owned());
+            }
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[test]
+fn published_reports_have_the_engines_of_their_rows() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let script = std::fs::read_to_string(format!("{root}/scripts/compare.sh")).expect("the script");
+    let rows = engines_of_rows(&script);
+    assert!(
+        rows.len() > 20 && rows.values().all(|engines| engines.starts_with("drumlin,rocksdb")),
+        "{rows:?}"
+    );
+    for (name, engines) in &rows {
+        let path = format!("{root}/docs/results/comparison/{name}.json");
+        if !std::path::Path::new(&path).exists() {
+            continue;
+        }
+        let command = read_report(path.as_ref()).expect("a report").command;
+        let place = command.iter().position(|word| word == "--engines").expect("engines");
+        let other = OTHER_ENGINES.iter().find(|(listed, _)| listed == name);
+        assert_eq!(
+            command[place + 1] != *engines,
+            other.is_some(),
+            "{name}: measured with {}, the row has {engines}, and the list of exceptions says {other:?}",
+            command[place + 1]
+        );
     }
 }
