@@ -15,6 +15,12 @@ pub const NO_DIFFERENCE: f64 = 0.05;
 /// Number of usable rounds that a verdict needs.
 pub const LEAST_ROUNDS: usize = 3;
 
+/// Seconds that a phase of at least [`MANY`] operations must take for a verdict. The noise check sees nothing of a
+/// shorter one: the system counts CPU time in steps of ten milliseconds.
+pub const SHORTEST: f64 = 0.1;
+/// Number of operations below which each is long.
+pub const MANY: u64 = 1000;
+
 /// Median, minimum and maximum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
@@ -40,6 +46,12 @@ impl Spread {
             values[middle]
         };
         Some(Spread { median, min, max, rounds: values.len() })
+    }
+
+    /// Returns the median with minimum and maximum; that of one round alone, which has no spread.
+    pub fn text(&self) -> String {
+        let Spread { median, min, max, rounds } = self;
+        if *rounds == 1 { format!("{median:.2}") } else { format!("{median:.2} ({min:.2}-{max:.2})") }
     }
 }
 
@@ -147,6 +159,18 @@ pub fn control_noise(
     let rates = ratios(phases, name, engine, &control, quantity);
     let noise = rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
     (!is_there || rates.len() >= LEAST_ROUNDS).then_some(noise)
+}
+
+/// Returns whether phase `name` was too short for a verdict, with `engine` or with an engine whose name begins with
+/// `baseline`.
+pub fn is_short(phases: &[PhaseReport], name: &str, engine: &str, baseline: &str) -> bool {
+    let engines = names(phases, |phase| &phase.engine);
+    let mut compared = engines.iter().filter(|known| *known == engine || known.starts_with(baseline));
+    compared.any(|engine| {
+        let has_many = of(phases, engine, name).all(|phase| phase.ops >= MANY);
+        let seconds = of(phases, engine, name).map(|phase| phase.seconds + phase.settle_seconds);
+        has_many && Spread::of(seconds.collect()).is_some_and(|it| it.median < SHORTEST)
+    })
 }
 
 /// Compares every phase of `engine` with every other engine, worst ratio first.

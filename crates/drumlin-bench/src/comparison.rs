@@ -8,7 +8,7 @@
 //! The ratio is that against the RocksDB with the least favourable median, and the verdict is the least favourable one
 //! over all RocksDBs of the report. A load counts with its settling.
 
-use crate::compare::{Spread, Verdict, control_noise, names, ratios};
+use crate::compare::{self, SHORTEST, Spread, Verdict, control_noise, names, ratios};
 use crate::goals::rows::{ROWS, judge};
 use crate::report::model::{PhaseReport, Report};
 use std::fmt::Write;
@@ -19,10 +19,6 @@ const OURS: &str = "drumlin";
 const BASELINE: &str = "rocksdb";
 /// Median ratio below which a row is listed as one in which RocksDB is ahead, whatever the verdict.
 const BEHIND: f64 = 0.95;
-/// Seconds that a phase of at least [`MANY`] operations must take for a verdict. The noise check sees nothing of a
-/// shorter one: the system counts CPU time in steps of ten milliseconds.
-const SHORTEST: f64 = 0.1;
-const MANY: u64 = 1000;
 /// Other engines that have a column.
 const OTHERS: [&str; 3] = ["fjall", "redb", "lmdb"];
 
@@ -85,14 +81,7 @@ fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
 
 /// Returns whether phase `name` was too short for a verdict, with our engine or a baseline.
 fn is_short(report: &Report, name: &str) -> bool {
-    let engines = names(&report.phases, |phase| &phase.engine);
-    let mut compared = engines.iter().filter(|engine| *engine == OURS || engine.starts_with(BASELINE));
-    compared.any(|engine| {
-        let seconds = |phase: &&PhaseReport| phase.seconds + phase.settle_seconds;
-        let phases = Cell::of(report, name, engine).0;
-        let has_many = phases.iter().all(|phase| phase.ops >= MANY);
-        has_many && Spread::of(phases.iter().map(seconds).collect()).is_some_and(|it| it.median < SHORTEST)
-    })
+    compare::is_short(&report.phases, name, OURS, BASELINE)
 }
 
 /// Returns the RocksDB with the least ratio in phase `name`, its ratio, and the least favourable verdict over all
@@ -192,7 +181,16 @@ const GOALS: &str = "
 A goal is a least ratio of Drumlin to the RocksDB with the least favourable median (`>=`), or for quantities of which
 less is better a greatest one (`<=`). `drumlin-compare goals` measures them with ten million entries, and YCSB with five
 million operations a phase; this table judges the reports above. Client CPU time is that of the threads that call the
-engine. Reasons for the missed ones: [performance](../design/performance.md#beside-rocksdb).
+engine.
+
+- `met`: the median reaches the target. If the target asks for a difference, every round against every RocksDB shows
+  one in the quantity of the goal, and the median more than 5 %; otherwise it is `no difference`.
+- `missed`: the median does not reach the target.
+- `within A/A noise`: the median reaches the target, but two runs of Drumlin differ by as much in this quantity. A
+  median that does not reach it is `missed, within A/A noise`.
+- `too short` and `too few rounds`, as in the table above: the report says neither.
+
+Reasons for the missed ones: [performance](../design/performance.md#beside-rocksdb).
 
 | goal | quantity | target | report | ratio | which | verdict |
 |---|---|---|---|---|---|---|

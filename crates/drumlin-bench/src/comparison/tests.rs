@@ -104,6 +104,7 @@ fn the_verdict_holds_against_every_rocksdb_and_beyond_the_noise() {
 
 #[test]
 fn phases_too_short_for_the_noise_check_have_no_verdict() {
+    use crate::compare::MANY;
     let of = |seconds: f64, ops: u64| {
         let of_round = |round| {
             [("drumlin", seconds), ("rocksdb", 0.3)]

@@ -2,8 +2,8 @@
 //!
 //! A goal is a phase of a workload and a minimum ratio of throughput, drumlin over the best of the RocksDBs in the run.
 //! For quantities where less is better, it is a maximum ratio. Loads count with the work that they leave behind. A
-//! verdict needs three usable rounds. Goals that need a feature that the engine does not have yet are listed as not
-//! measured.
+//! verdict needs three usable rounds of phases that are long enough, and a difference above that of Drumlin from
+//! itself. Goals that need a feature that the engine does not have yet are listed as not measured.
 
 pub(crate) mod rows;
 
@@ -96,7 +96,9 @@ fn line(row: &Row, phases: &[PhaseReport]) -> [String; 8] {
     let (ratio, base, verdict) = match judge(row, phases) {
         None => (["-"; 3].map(str::to_owned), "-".to_owned(), "not measured"),
         Some(Judged { spread, base, verdict }) => {
-            ([spread.median, spread.min, spread.max].map(text), base, verdict)
+            // One round has no spread.
+            let bound = |value| if spread.rounds > 1 { text(value) } else { "-".to_owned() };
+            ([text(spread.median), bound(spread.min), bound(spread.max)], base, verdict)
         }
     };
     let [median, min, max] = ratio;

@@ -2,7 +2,7 @@
 //!
 //! `bench goals` and the page of the comparison share them.
 
-use crate::compare::{LEAST_ROUNDS, NO_DIFFERENCE, Spread, names, ratios};
+use crate::compare::{NO_DIFFERENCE, Spread, Verdict, control_noise, is_short, names, ratios};
 use crate::report::model::PhaseReport;
 
 /// Engine whose goals these are.
@@ -206,12 +206,19 @@ pub(crate) fn judge(row: &Row, phases: &[PhaseReport]) -> Option<Judged> {
     let less = row.quantity.less_is_better();
     let of_goal: Vec<PhaseReport> = phases.iter().filter(|phase| phase.name == row.phase).cloned().collect();
     let bases = names(&of_goal, |phase| &phase.engine).into_iter().filter(|name| name.starts_with(BASELINE));
-    let mut fewest = usize::MAX;
+    let quantity = |phase: &PhaseReport| row.quantity.of(phase);
+    let noise = control_noise(&of_goal, row.phase, OURS, quantity);
+    let mut said = Verdict::Better;
+    let mut has_too_few = false;
     let mut worst: Option<(String, Spread)> = None;
     for base in bases {
-        let values = ratios(&of_goal, row.phase, OURS, &base, |phase| row.quantity.of(phase));
+        let values = ratios(&of_goal, row.phase, OURS, &base, quantity);
+        // Verdicts are on ratios of which more is better.
+        let upright = if less { values.iter().map(|value| 1.0 / value).collect() } else { values.clone() };
         // A baseline that had no usable round may be the better one.
-        fewest = fewest.min(values.len());
+        let of_base = Spread::of(upright).map_or(Verdict::TooFewRounds, |it| Verdict::of(&it, noise));
+        has_too_few |= of_base == Verdict::TooFewRounds;
+        said = said.min(of_base);
         let Some(spread) = Spread::of(values) else { continue };
         let is_worse = |than: &(String, Spread)| match less {
             true => spread.median > than.1.median,
@@ -222,17 +229,23 @@ pub(crate) fn judge(row: &Row, phases: &[PhaseReport]) -> Option<Judged> {
         }
     }
     let (base, spread) = worst?;
-    let verdict = if fewest < LEAST_ROUNDS { TOO_FEW } else { verdict(spread.median, row.target, less) };
+    let verdict = match said {
+        _ if is_short(&of_goal, row.phase, OURS, BASELINE) => "too short",
+        _ if has_too_few => Verdict::TooFewRounds.text(),
+        _ => verdict(spread.median, row.target, less, said),
+    };
     Some(Judged { spread, base, verdict })
 }
 
-const TOO_FEW: &str = "too few rounds";
-
-fn verdict(median: f64, target: f64, less: bool) -> &'static str {
-    let met = if less { median <= target } else { median >= target };
+/// Judges a median with the target. A target that asks for a difference is not met if there is none.
+fn verdict(median: f64, target: f64, less: bool, said: Verdict) -> &'static str {
+    let reaches = |value: f64| if less { value <= target } else { value >= target };
     let is_near = (median / target - 1.0).abs() < NO_DIFFERENCE;
-    match (met, is_near) {
+    match (reaches(median), is_near) {
+        (true, _) if said == Verdict::WithinNoise => said.text(),
+        (true, _) if said == Verdict::NoDifference && !reaches(1.0) => said.text(),
         (true, _) => "met",
+        (false, _) if said == Verdict::WithinNoise => "missed, within A/A noise",
         (false, true) => "missed by less than 5 %",
         (false, false) => "missed",
     }
@@ -276,16 +289,50 @@ mod tests {
         let judged = judge(&row, &phases).expect("a ratio");
         assert_eq!((judged.spread.median, &*judged.base, judged.verdict), (1.5, "rocksdb-tuned", "missed"));
         let judged = judge(&row, &phases[..6]).expect("a ratio");
-        assert_eq!(judged.verdict, TOO_FEW);
+        assert_eq!(judged.verdict, "too few rounds");
         // The better baseline was too noisy in every round.
         let noisy = phases
             .iter()
             .map(|phase| PhaseReport { usable: phase.engine != "rocksdb-tuned", ..phase.clone() });
         let judged = judge(&row, &noisy.collect::<Vec<_>>()).expect("a ratio");
-        assert_eq!((judged.spread.median, judged.verdict), (3.0, TOO_FEW));
-        assert_eq!(verdict(0.6, 0.7, true), "met");
-        assert_eq!(verdict(1.95, 2.0, false), "missed by less than 5 %");
-        assert_eq!(verdict(1.01, 2.0, false), "missed");
+        assert_eq!((judged.spread.median, judged.verdict), (3.0, "too few rounds"));
+        assert_eq!(verdict(0.6, 0.7, true, Verdict::Better), "met");
+        assert_eq!(verdict(1.95, 2.0, false, Verdict::Better), "missed by less than 5 %");
+        assert_eq!(verdict(1.01, 2.0, false, Verdict::NoDifference), "missed");
+        // Equality meets a target of 1, and one that allows a bit more.
+        assert_eq!(verdict(1.01, 1.0, false, Verdict::NoDifference), "met");
+        assert_eq!(verdict(1.08, 1.1, true, Verdict::Worse), "met");
+        assert_eq!(verdict(2.5, 2.0, false, Verdict::NoDifference), "no difference");
+    }
+
+    #[test]
+    fn what_says_nothing_meets_no_goal() {
+        // Seconds of drumlin, its control and rocksdb in each round, for a ratio of at least 2.
+        let judged = |row: &Row, rounds: [[f64; 3]; 3]| {
+            let of_round = |(round, seconds): (usize, [f64; 3])| {
+                let engines = ["drumlin", "drumlin#2", "rocksdb"].into_iter().zip(seconds);
+                engines.map(move |(engine, s)| PhaseReport {
+                    round: round as u64 + 1,
+                    write_amp: Some(s),
+                    ..phase(engine, 100_000, s)
+                })
+            };
+            let phases: Vec<PhaseReport> = rounds.into_iter().enumerate().flat_map(of_round).collect();
+            judge(row, &phases).expect("a ratio").verdict
+        };
+        let fast = row(18, "x", "dynamic I A", Small("x"), Throughput, 2.0);
+        let quiet = [1.0, 1.0, 2.5];
+        assert_eq!(judged(&fast, [quiet; 3]), "met");
+        assert_eq!(judged(&fast, [quiet.map(|s| s / 20.0); 3]), "too short");
+        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 3.0, 2.5]]), "within A/A noise");
+        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 0.25, 2.5]]), "met", "the noise is smaller: 0.75");
+        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 1.0, 0.9]]), "no difference", "one round is slower");
+        assert_eq!(judged(&fast, [[1.0, 1.0, 1.5]; 3]), "missed");
+        assert_eq!(judged(&fast, [[1.0, 2.0, 1.5]; 3]), "missed, within A/A noise");
+        // Less is better: the same seconds are a ratio of 0.4.
+        let lean = row(21, "x", "dynamic I A", Small("x"), WriteAmp, 0.7);
+        assert_eq!(judged(&lean, [quiet; 3]), "met");
+        assert_eq!(judged(&lean, [quiet, quiet, [1.0, 1.0, 0.9]]), "no difference");
     }
 
     #[test]
