@@ -10,7 +10,7 @@
 
 use crate::compare::{self, SHORTEST, Spread, Verdict, control_noise, names, ratios};
 use crate::goals::rows::{ROWS, judge};
-use crate::report::model::{PhaseReport, Report};
+use crate::report::model::{METHOD, PhaseReport, Report};
 use std::fmt::Write;
 
 /// Engine whose speed the page is about.
@@ -79,7 +79,7 @@ fn ratio(report: &Report, name: &str, base: &str) -> Option<Spread> {
     Spread::of(ratios(&report.phases, name, OURS, base, rate))
 }
 
-/// Returns whether phase `name` was too short for a verdict, with our engine or a baseline.
+/// Returns whether phase `name` was too short for a verdict.
 fn is_short(report: &Report, name: &str) -> bool {
     compare::is_short(&report.phases, name, OURS, BASELINE)
 }
@@ -106,7 +106,7 @@ fn best(report: &Report, name: &str) -> Option<(String, Spread, Verdict)> {
     least.map(|(engine, spread)| (engine, spread, verdict))
 }
 
-/// Returns the 99.9th percentile in microseconds. A scan of the whole store has none: it is one call.
+/// Returns the 99.9th percentile in microseconds. Scans of the whole store have none: they are few calls.
 fn tail(phase: &PhaseReport) -> Option<f64> {
     phase.latency_us.p99_9.filter(|_| !is_scan(phase))
 }
@@ -120,18 +120,21 @@ const HEAD: &str = "# Drumlin beside other engines
 
 Generated from the reports in `comparison/`; do not edit.
 
-- `us/op` is elapsed microseconds per operation: the time that the slowest thread spent in operations and, after a
-  phase that writes, the time of the settling that follows, divided by the operations of all threads. Drawing the keys
-  does not count. Each value is the median of the usable rounds, and lower is better.
+- `us/op` is elapsed microseconds per operation: the time of the slowest thread from the common start of all threads to
+  its last answer and, after phases that write and those of `ycsb`, the time of the settling that follows, divided by
+  the operations of all threads. The CPU time that the thread spent on drawing keys does not count. Each value is the
+  median of the usable rounds, and lower is better.
 - Settling is a flush and a wait until no flush or compaction is pending. Before reads it is a compaction of the whole
   store into one sorted run instead, so loads compare only between commands with the same phases. Elsewhere a policy
   may leave runs that it does not want to merge: `sorted runs` and `space amp`, disk space over live keys and values,
   are those after settling.
-- `report` links the report of the row: all rounds, settings and versions.
-- `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most). Above 1,
-  Drumlin is faster. Each RocksDB configuration of the command has a median ratio; `vs RocksDB` is the lowest, `which`
-  names its configuration, and `RocksDB us/op` is that of this configuration. A ratio takes the rounds in which both
-  engines are usable, and `us/op` all usable rounds of its engine: with few usable rounds the two can disagree.
+- `report` links the report of the row: all rounds, versions and settings. `config` has the settings of an engine in its
+  last phase, and `phase_config` those of each phase, if they differ.
+- `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most), or one
+  number if there is one usable round. Above 1, Drumlin is faster. Each RocksDB configuration of the command has a
+  median ratio; `vs RocksDB` is the lowest, `which` names its configuration, and `RocksDB us/op` is that of this
+  configuration. A ratio takes the rounds in which both engines are usable, and `us/op` all usable rounds of its engine:
+  with few usable rounds the two can disagree.
 - `better`: against every RocksDB configuration the median is above 1.05 and every round above 1. `worse`: against one
   of them, the median is below 0.95 and every round below 1. There is no verdict with fewer than three usable rounds,
   and none for a phase of a thousand operations or more that took less than a tenth of a second. With `--aa` Drumlin
@@ -139,7 +142,8 @@ Generated from the reports in `comparison/`; do not edit.
   %, and that the two Drumlins differ in some round by more still, say because a compaction fell into the phase of one.
 - The verdict is about throughput alone. `p99.9`, in microseconds a call, and `peak MiB`, resident memory, stand beside
   it, Drumlin's first. Drumlin has the higher peak in most rows: its peaks include the mapped log and free memtables
-  that it keeps for reuse. If an operation takes less than 2 us on average, one call in 16 is timed. A call of
+  that it keeps for reuse. `p99.9` is that of all calls, from the end of the call before: if a call takes less than 2 us
+  on average, one in 16 is timed by itself and counts as 16. With `--rate` it counts from the intended start. A call of
   `fillbatch` is a batch of 100 entries, and one of `multiget` asks for 32 keys.
 - `CPU us/op` is CPU time of the process without the drawing of keys; background threads and settling are included.
   `write amp` is the bytes that flushes and compactions write to tables and value files over key and value bytes
@@ -153,16 +157,19 @@ Generated from the reports in `comparison/`; do not edit.
   values of 100 bytes, no compression, 64 MiB memtables, an option of 10 filter bits per key, 3 GiB of memory, a log
   that is not synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client thread. `ycsb`
   has keys of about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values
-  of 4 KiB. All engines have the same memory setting; what they use differs. `readuncached`, `readuncached16` and
-  `multiget` have 16 MiB and read past the page cache, and `readpagecache` has 16 MiB and reads through it.
+  of 4 KiB. Each engine has these settings as far as it knows them, RocksDB and fjall most, redb its cache and LMDB
+  none; what memory they use differs. A put of redb or LMDB is a transaction of its own, so their loads commit once for
+  each entry. `readuncached`, `readuncached16` and `multiget` have 16 MiB and read past the page cache, and
+  `readpagecache` has 16 MiB and reads through it.
 - `dynamic` has entries of about 1 KiB, memtables of 2 MiB and memory for a tenth of the data; its phases mix scans,
   updates and lookups differently ([benchmarks](../benchmarks.md)).
 - Phases: `fillrandom` puts random keys, `fillbatch` in batches of 100; `fillsync` puts 20,000 keys of a loaded store
   again and syncs each put; `overwrite` puts keys again and ends with a compaction of the whole store. `readrandom`
   looks up keys of the store, `readmissing` absent ones, `readwhilewriting` keys for 20 seconds beside a thread that
-  writes at a rate. `seekrandom` seeks and takes ten entries, `scan50` fifty, `readseq` scans all. Lookups and seeks
-  make two passes of `--reads` operations. `open` opens the store and looks up a key, five times. `values` writes each
-  value once (`first`), writes keys again (`update`), looks up (`get`) and scans.
+  writes at a rate. `seekrandom` seeks and takes ten entries, `scan50` fifty, `readseq` scans all, up to 20 times and
+  about 20 million entries. Lookups and seeks make two passes of `--reads` operations. `open` opens the store and looks
+  up a key, five times. `values` writes each value once (`first`), writes keys again (`update`), looks up (`get`) and
+  scans.
 - To repeat a row, check out its commit, build (`cd compare && cargo build --release`), and run `drumlin-compare
   COMMAND --db FOLDER` on a machine with as many cores, with the folder on a disk. Rows of different machines do not
   compare, nor do times of different reports.
@@ -196,6 +203,17 @@ Reasons for the missed ones: [performance](../design/performance.md#beside-rocks
 |---|---|---|---|---|---|---|
 ";
 
+/// Text above the names of the reports that were measured in an older way.
+const OLD: &str = "
+## Older reports
+
+These were measured by an older version of the program. In them a thread is not charged for the time in which it had
+lost its core between two chunks of 256 calls, which favours phases with more threads than cores. A timed call counts
+once: where calls take less than 2 us, the first 1024 of a thread weigh 16 times as much in `p99.9` as later ones, and
+the first call after a drawing of keys is timed too often. `readseq` is one scan. The phases of `ycsb` that only read do
+not settle. What the writer of `readwhilewriting` wrote does not count as written. `config` has the settings of the last
+phase alone. They are: ";
+
 /// Returns the page of `reports`, each with its name.
 pub fn page(reports: &[(String, Report)]) -> String {
     let mut out = format!("{HEAD}\n{FIRST_TABLE}");
@@ -204,6 +222,11 @@ pub fn page(reports: &[(String, Report)]) -> String {
         phases.iter().for_each(|name| add_line(title, report, name, &mut out));
     }
     add_goals(reports, &mut out);
+    let is_old = |(_, report): &&(String, Report)| report.method < METHOD;
+    let old: Vec<String> = reports.iter().filter(is_old).map(|(title, _)| format!("`{title}`")).collect();
+    if !old.is_empty() {
+        let _ = writeln!(out, "{OLD}{}.", old.join(", "));
+    }
     reports.iter().for_each(|(title, report)| add_report(title, report, &mut out));
     out
 }
@@ -215,13 +238,13 @@ fn add_goals(reports: &[(String, Report)], out: &mut String) {
         let mut is_measured = false;
         for (title, report) in reports.iter().filter(|(title, _)| row.source.reports().contains(&&**title)) {
             let Some(judged) = judge(row, &report.phases) else { continue };
-            let Spread { median, min, max, .. } = judged.spread;
             let _ = writeln!(
                 out,
-                "| {} | {} | {} | [{title}](comparison/{title}.json) | {median:.2} ({min:.2}-{max:.2}) | {} | {} |",
+                "| {} | {} | {} | [{title}](comparison/{title}.json) | {} | {} | {} |",
                 row.what,
                 row.quantity.text(),
                 row.target(),
+                judged.spread.text(),
                 judged.base,
                 judged.verdict
             );
@@ -246,9 +269,8 @@ fn add_line(title: &str, report: &Report, name: &str, out: &mut String) {
         None => ["-", "-", "-", "-", "-", "-"].map(str::to_owned).into(),
         Some((engine, spread, verdict)) => {
             let cell = Cell::of(report, name, &engine);
-            let Spread { median, min, max, .. } = spread;
             (
-                format!("{median:.2} ({min:.2}-{max:.2})"),
+                spread.text(),
                 engine,
                 if is_short(report, name) { "too short".to_owned() } else { verdict.text().to_owned() },
                 cell.micros(),
@@ -377,13 +399,12 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
                     && has_argument
                     && !is_short(report, phase) =>
             {
-                let Spread { median, min, max, .. } = spread;
                 let verdict = match verdict {
                     Verdict::NoDifference => ", no difference",
                     Verdict::WithinNoise => ", within the noise",
                     _ => "",
                 };
-                let _ = writeln!(out, "- {what}: {median:.2} ({min:.2}-{max:.2}){verdict}");
+                let _ = writeln!(out, "- {what}: {}{verdict}", spread.text());
             }
             _ => {
                 return Err(format!(

@@ -232,3 +232,12 @@ fn published_reports_have_the_engines_of_their_rows() {
         );
     }
 }
+
+#[test]
+fn one_round_has_no_spread() {
+    let phases = vec![phase("drumlin", 1, 1.0, 0.0), phase("rocksdb", 1, 2.0, 0.0)];
+    let page = page(&[("fill".to_owned(), Report { phases, ..made_up() })]);
+    let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
+    assert!(line.contains("| 2.00 | rocksdb | too few rounds |"), "{line}");
+    assert!(!page.contains("## Older reports"), "it was measured in the present way");
+}
