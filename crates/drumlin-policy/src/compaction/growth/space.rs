@@ -9,8 +9,8 @@
 //! g = (sqrt(1 + 4 sigma) - 1) / 2,   x = 1 / (2 g^2),   v = (1/g - 1) / 2,   p = g
 //! ```
 //!
-//! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together. n is rounded and bounded. For the
-//! x that results, v = (sqrt(2 x) - 1) / 2 writes the least, and v <= sigma x - 1 meets the target.
+//! so that n = 2 g^2 V and each unit is written 1/g - 1/2 times in V1 and V2 together. n is rounded and bounded. For
+//! the x that results, v = (sqrt(2 x) - 1) / 2 writes the least, and v <= sigma x - 1 meets the target.
 
 use super::shape::UNITS;
 use crate::real::{round, square_root};
@@ -72,7 +72,7 @@ mod tests {
             (0.30, 8.56, 1.57, 3.64),
             (0.50, 3.73, 0.87, 2.23),
         ] {
-            // So many units that n is not bounded, and rounding it changes little.
+            // Enough units that n is not bounded, and rounding it changes little.
             let v2 = if obsolete < 0.2 { 100_000.0 } else { 10_000.0 };
             let sizes = sizes(v2, 1.0 + obsolete, true);
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.006;
