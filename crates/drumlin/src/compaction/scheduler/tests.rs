@@ -6,6 +6,7 @@ use crate::base::event::{Event, EventListener};
 use crate::compaction::control::{ManualCompaction, Stage};
 use drumlin_env::MemEnv;
 use drumlin_env::sync::{Arc, Mutex};
+use drumlin_policy::SplitMix;
 use drumlin_types::contract::{
     CompactionPolicy, Decision, Outcome, Pace, PaceScope, Plan, PlanResult, PolicyInput, Take,
 };
@@ -107,15 +108,21 @@ fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
 fn a_compaction_by_hand_of_tagged_runs_gives_an_untagged_one() {
     let mem = MemEnv::new(10);
     let db = Db::builder("/s").env(mem.env()).open().expect("open");
-    let keys = db.keyspace_with("k", &[("compaction", "horizontal-lazy:6/3")]).expect("a keyspace");
+    let options = [("memtable_bytes", "64KiB"), ("compaction", "horizontal-lazy:6/3")];
+    let keys = db.keyspace_with("k", &options).expect("a keyspace");
     let tags = || -> Vec<Vec<u8>> {
         let view = keys.state.view();
         view.tree.levels.iter().flat_map(|level| &level.runs).map(|run| run.tag.0.clone()).collect()
     };
     // The last unit of a run is in the bytes 27 and 28 of its tag.
     let has_run_to = |unit: u8| tags().iter().any(|tag| tag.get(27..29) == Some(&[unit, 0][..]));
-    for flush in 0..20_u8 {
-        (0..1000_u32).for_each(|n| keys.put(n.to_be_bytes(), [flush; 20]).expect("put"));
+    let mut dice = SplitMix::new(1);
+    for _ in 0..20 {
+        // A little less than a memtable, and hardly compressible.
+        for n in 0..125_u32 {
+            let value: Vec<u8> = (0..50).flat_map(|_| dice.next_u64().to_le_bytes()).collect();
+            keys.put(n.to_be_bytes(), value).expect("put");
+        }
         db.flush().expect("flush");
         db.wait_idle().expect("idle");
     }
