@@ -74,7 +74,7 @@ fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
     assert!(db.explain().starts_with(&first), "earlier decisions cannot be read");
     let report = db.replay_decisions();
     assert_eq!((report.differing, report.left_out.len()), (vec![], 1));
-    let told = "the decision log has version 1, this build can replay version 4";
+    let told = "the decision log has version 1, this build can replay version 5";
     assert_eq!(report.left_out[0], format!("{made} left out: {told}"));
     db.close().expect("closed");
 
@@ -83,7 +83,7 @@ fn decisions_of_another_version_are_left_out_and_told_in_one_line() {
     assert!(db.explain().iter().all(|record| !first.contains(record)));
     let report = db.replay_decisions();
     let told =
-        "a decision log: decision log format 9 is newer than 4, the newest that this version understands";
+        "a decision log: decision log format 9 is newer than 5, the newest that this version understands";
     assert_eq!((report.differing, report.left_out), (vec![], vec![told.to_owned()]));
 }
 
