@@ -105,7 +105,7 @@ impl Store {
             let may_go = self.sleep(micros, rate, deadline, &mut slept);
             self.count_stall(StallCause::Runs, slept);
             *waited += slept;
-            may_go.inspect_err(|_| self.throttles.writers.refund(bytes, rate))?;
+            may_go.inspect_err(|_| self.throttles.writers.refund(bytes))?;
         }
         Ok(admitted)
     }

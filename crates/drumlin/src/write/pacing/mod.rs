@@ -3,10 +3,6 @@
 //! A write passes at once unless the rate is limited. Otherwise it pays, and sleeps until its bytes are covered. A
 //! write rate limit (`Pace`) of a policy gives the rate for a number of runs: from which run count on writers are
 //! slowed, and at which they stop. `ops/admission.rs` has the waits of writers.
-//!
-//! What the payers owe is a time, found from the rate when they paid. A lower rate later does not extend it: the bytes
-//! passed at the rate of then. A higher rate shortens it, as it shortens the sleeps of the payers ([`owed`]). Without a
-//! rate nothing is owed.
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +13,7 @@ use drumlin_types::contract::Pace;
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 /// Rate that means "stopped until a compaction finishes".
 pub(crate) const STOPPED: u64 = 0;
-/// Capacity of the bucket in microseconds: it holds the bytes that the rate admits in that time.
+/// Capacity of the bucket: the bytes that the rate admits in this many microseconds.
 const BUCKET_MICROS: f64 = 250.0;
 /// Shortest time in which the rate may halve, in microseconds, unless the change is urgent.
 const HALVING: u64 = 100_000;
@@ -40,40 +36,10 @@ pub(crate) fn owed(micros: u64, rate: u64, now: u64) -> u64 {
 
 #[derive(Default)]
 struct Bucket {
-    /// Microseconds until the bytes that were paid for are covered. If negative, as much time was saved.
-    debt: f64,
-    /// Bytes that are not covered. Divided by the debt, they give the highest rate since they were paid for, or a mean
-    /// of such rates.
-    bytes: f64,
+    /// Bytes that may pass; a negative balance is debt.
+    balance: f64,
     /// Time of the last change, in monotonic microseconds.
     at: u64,
-}
-
-impl Bucket {
-    /// Credits the time up to `now`.
-    fn earn(&mut self, now: u64) {
-        let debt = (self.debt - now.saturating_sub(self.at) as f64).max(-BUCKET_MICROS);
-        self.bytes *= if debt > 0.0 { debt / self.debt } else { 0.0 };
-        self.debt = debt;
-        // Writers may get here in another order than they read the clock.
-        self.at = self.at.max(now);
-    }
-
-    /// Takes the bytes of a write that lasts `micros`, or puts them back if they are negative.
-    fn take(&mut self, bytes: f64, micros: f64) {
-        self.bytes = (self.bytes + bytes).max(0.0);
-        self.debt += micros;
-    }
-
-    /// Bounds the debt by the time that its bytes take at `rate`.
-    fn bound(&mut self, rate: u64) {
-        self.debt = self.debt.min(micros_of(self.bytes, rate).unwrap_or(0.0));
-    }
-}
-
-/// Returns the microseconds that `bytes` take at `rate`; `None` if that is unlimited or a stop.
-fn micros_of(bytes: f64, rate: u64) -> Option<f64> {
-    (rate != UNLIMITED && rate != STOPPED).then(|| bytes * 1e6 / rate as f64)
 }
 
 /// A write throttle. Writers share one, and background writes share another.
@@ -106,11 +72,6 @@ impl Gate {
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
-        if rate == self.rate() {
-            return;
-        }
-        let mut bucket = self.bucket.lock();
-        bucket.bound(rate);
         self.rate.store(rate, Relaxed);
     }
 
@@ -133,30 +94,26 @@ impl Gate {
         self.rate.load(Relaxed)
     }
 
-    /// Puts back the bytes that were paid at `rate` for a write that was not made.
-    pub(crate) fn refund(&self, bytes: u64, rate: u64) {
-        let mut bucket = self.bucket.lock();
-        // Nothing is owed any more once there was no limit. A higher limit has shortened what is owed.
-        let highest = if bucket.debt > 0.0 { rate.max(self.rate()) } else { UNLIMITED };
-        if let Some(micros) = micros_of(bytes as f64, highest) {
-            bucket.take(-(bytes as f64), -micros);
-        }
+    /// Puts back the bytes that were paid for a write that was not made.
+    pub(crate) fn refund(&self, bytes: u64) {
+        self.bucket.lock().balance += bytes as f64;
     }
 
     /// Takes `bytes` from the bucket. Returns the microseconds to sleep before going on.
     pub(crate) fn pay(&self, bytes: u64, now: u64) -> u64 {
-        let micros = || micros_of(bytes as f64, self.rate());
-        // Writers without a limit share no lock.
-        if micros().is_none() {
+        let rate = self.rate();
+        if rate == UNLIMITED || rate == STOPPED {
             return 0;
         }
+        let per_micro = rate as f64 / 1e6;
         let mut bucket = self.bucket.lock();
-        // The rate changes under this lock.
-        let Some(micros) = micros() else { return 0 };
-        bucket.earn(now);
-        let debt = bucket.debt.max(0.0);
-        bucket.take(bytes as f64, micros);
-        debt as u64
+        let earned = now.saturating_sub(bucket.at) as f64 * per_micro;
+        bucket.balance = (bucket.balance + earned).min(BUCKET_MICROS * per_micro);
+        // Writers may get here in another order than they read the clock.
+        bucket.at = bucket.at.max(now);
+        let debt = -bucket.balance.min(0.0);
+        bucket.balance -= bytes as f64;
+        (debt / per_micro) as u64
     }
 }
 
@@ -206,54 +163,8 @@ mod tests {
         assert_eq!(pay(1_005_000), 4_750, "10,000 in debt, 250 saved, 5,000 credited");
         assert_eq!(pay(1_004_000), 14_750);
         assert_eq!(pay(1_005_000), 24_750, "elapsed time is credited only once");
-        gate.refund(10_000, 1_000_000);
+        gate.refund(10_000);
         assert_eq!(pay(1_005_000), 24_750);
-    }
-
-    #[test]
-    fn debt_is_a_time_at_a_lower_rate() {
-        let gate = Gate::new();
-        let pay = |bytes: u64| gate.pay(bytes, 1_000_000);
-        gate.set_rate(100_000_000);
-        assert_eq!(pay(64_000_000), 0);
-        let owed = pay(0);
-        assert_eq!(owed, 639_750, "0.64 seconds, and a full bucket");
-        gate.set_rate(1_000_000);
-        assert_eq!(pay(100), owed, "the bytes passed at the rate of then");
-        assert_eq!(pay(0), owed + 100, "but those of now at the rate of now");
-        gate.refund(64_000_000, 100_000_000);
-        assert_eq!(pay(0), 0, "a full bucket covers the other 100");
-    }
-
-    #[test]
-    fn debt_shrinks_at_a_higher_rate_and_never_twice() {
-        let gate = Gate::new();
-        let pay = |bytes: u64| gate.pay(bytes, 1_000_000);
-        gate.set_rate(1_000_000);
-        assert_eq!([pay(64_000_000), pay(0)], [0, 63_999_750]);
-        gate.set_rate(100_000_000);
-        assert_eq!(pay(0), 640_000);
-        for _ in 0..10 {
-            [50_000_000, 1_000_000, 100_000_000].into_iter().for_each(|rate| gate.set_rate(rate));
-        }
-        assert_eq!(pay(0), 640_000, "a rate that comes and goes forgives nothing");
-        assert_eq!(gate.pay(0, 1_320_000), 320_000);
-        gate.set_rate(200_000_000);
-        assert_eq!(gate.pay(0, 1_320_000), 160_000, "a half is paid off");
-    }
-
-    #[test]
-    fn nothing_is_owed_where_no_rate_is() {
-        for none in [UNLIMITED, STOPPED] {
-            let gate = Gate::new();
-            let pay = |bytes: u64, now: u64| gate.pay(bytes, now);
-            gate.set_rate(100_000_000);
-            assert_eq!([pay(64_000_000, 1_000_000), pay(0, 1_000_000)], [0, 639_750]);
-            gate.set_rate(none);
-            assert_eq!(pay(1000, 1_000_000), 0);
-            gate.set_rate(1_000_000);
-            assert_eq!([pay(0, 1_000_000), pay(1000, 1_001_000), pay(0, 1_001_000)], [0, 0, 750]);
-        }
     }
 
     #[test]
