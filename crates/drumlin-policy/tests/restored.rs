@@ -192,7 +192,7 @@ impl Life {
 #[test]
 fn what_is_saved_comes_back_and_the_same_answers_follow() {
     let (mut refused, mut withdrawals, mut triggers) = (0, 0, BTreeSet::new());
-    for seed in 0..4 {
+    for seed in 0..6 {
         let [mut one, mut other] = [false, true].map(|restarts| Life::new(seed, restarts));
         for step in 0..STEPS {
             for life in [&mut one, &mut other] {

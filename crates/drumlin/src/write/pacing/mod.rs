@@ -72,6 +72,11 @@ impl Gate {
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
+        if rate == UNLIMITED && self.rate() != UNLIMITED {
+            // Who sleeps for debt goes on. At a later, lower rate the bytes could take minutes.
+            let mut bucket = self.bucket.lock();
+            bucket.balance = bucket.balance.max(0.0);
+        }
         self.rate.store(rate, Relaxed);
     }
 
@@ -144,6 +149,19 @@ mod tests {
         assert_eq!(gate.rate(), STOPPED);
         gate.approach(UNLIMITED, 1_100_002, false);
         assert_eq!(gate.rate(), UNLIMITED);
+    }
+
+    #[test]
+    fn nothing_is_owed_after_a_time_without_a_limit() {
+        let gate = Gate::new();
+        gate.set_rate(100_000_000);
+        assert_eq!(gate.pay(64_000_000, 1_000_000), 0);
+        assert_eq!(gate.pay(0, 1_000_000), 639_750);
+        gate.set_rate(UNLIMITED);
+        gate.set_rate(1_000_000);
+        assert_eq!(gate.pay(100, 1_050_000), 0);
+        assert_eq!(gate.pay(1000, 1_050_000), 0, "250 bytes were saved");
+        assert_eq!(gate.pay(0, 1_050_000), 850);
     }
 
     #[test]
