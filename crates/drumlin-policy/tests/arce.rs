@@ -99,10 +99,6 @@ fn a_short_disk_is_freed_while_merges_free_anything() {
         world.load = load(0.0, 0.0, 50_000.0, 1.0);
         // Compactions in this world free nothing, so each is reported with the given output ratio.
         for round in 0..20 {
-            // A small run beside a large one: the size ratio does not apply to disk space.
-            if round == 10 && world.tree().runs() == 1 {
-                world.flush(&mut *policy, 0, KEYS);
-            }
             policy.observe(&merge(ratio));
             let decision = world.decide(&mut *policy, round);
             for plan in &decision.plans {

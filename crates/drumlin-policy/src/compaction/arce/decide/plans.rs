@@ -157,14 +157,25 @@ impl Arce {
             }
         };
         let best = choice.choose(&line.parts, &scene.scale, &mut self.intervals, candidates, exact);
-        // The size ratio limits what a compaction rewrites for readers. Disk space is worth a rewrite of any size.
-        let freeing = scene.disk_short.then(|| {
-            let mut all = Vec::new();
-            self.intervals.list(&line.parts, &scene.scale, f64::INFINITY, &mut all);
-            all.iter_mut().for_each(exact);
-            freeing(scene, choice, left, &all)
-        });
-        freeing.flatten().or(best).or_else(|| self.purge(scene, choice, left))
+        let freeing = if scene.disk_short { self.freeing(scene, choice, left) } else { None };
+        freeing.or(best).or_else(|| self.purge(scene, choice, left))
+    }
+
+    /// With disk space short: returns the compaction that frees most per byte, if any frees enough.
+    fn freeing(&self, scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64) -> Option<Score> {
+        // Before any compaction has been measured, assume that half of the newer inputs is freed; the first one
+        // measures it.
+        let shrink = scene.shrink.unwrap_or(0.5);
+        let freed = |c: &Candidate| {
+            let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
+            ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
+        };
+        // Like a must, it may overdraw the rewrite budget by the size of the tree, because a full disk stops flushes.
+        let most = left + scene.line.bytes;
+        let affordable = self.candidates.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
+        let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
+        let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
+        Some(choice.score(best))
     }
 
     /// Returns a compaction that removes tombstones from scans: from a run with many tombstones down to the oldest
@@ -209,23 +220,6 @@ impl Arce {
         // Further inputs would have to be rewritten; then it is not a trivial move.
         (closed.take == plan.take).then_some(closed)
     }
-}
-
-/// With disk space short: returns the compaction among `all` that frees most per byte, if any frees enough.
-fn freeing(scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64, all: &[Candidate]) -> Option<Score> {
-    // Before any compaction has been measured, assume that half of the newer inputs is freed; the first one measures
-    // it.
-    let shrink = scene.shrink.unwrap_or(0.5);
-    let freed = |c: &Candidate| {
-        let newer: f64 = scene.line.parts[c.from..c.to - 1].iter().map(|part| part.bytes).sum();
-        ((1.0 - shrink) * newer + scene.line.tombstone_share(c) * c.bytes) / c.bytes.max(1.0)
-    };
-    // Like a must, it may overdraw the rewrite budget by the size of the tree, because a full disk stops flushes.
-    let most = left + scene.line.bytes;
-    let affordable = all.iter().filter(|c| scene.need.is_must() || c.bytes <= most);
-    let freeing = affordable.filter(|c| freed(c) >= LEAST_FREED && choice.beside.is_none()).copied();
-    let best = freeing.reduce(|a, b| if freed(&b) > freed(&a) { b } else { a })?;
-    Some(choice.score(best))
 }
 
 /// Returns whether a compaction is made for what it saves readers, not for disk space or because there are many runs.
