@@ -44,21 +44,10 @@ impl Store {
         let first = self.lookups.add_gets(keys.len() as u64);
         let is_sampled =
             !keys.is_empty() && keyspace.meter.count_and_sample(OperationKind::Point, keys.len() as u64);
-        match is_sampled {
-            true => self.multi_get_timed(keyspace, keys, snapshot, first),
-            false => self.look_up_all(keyspace, keys, snapshot, first),
+        if !is_sampled {
+            return self.look_up_all(keyspace, keys, snapshot, first);
         }
-    }
-
-    /// Does a sampled call: records one of its keys, and its duration as that of `keys.len()` equal lookups.
-    #[cold]
-    fn multi_get_timed(
-        &self,
-        keyspace: &Arc<KeyspaceState>,
-        keys: &[&[u8]],
-        snapshot: Option<ReadPoint>,
-        first: u64,
-    ) -> Result<Vec<Option<Slice>>> {
+        // The duration counts as that of `keys.len()` equal lookups.
         keyspace.meter.keep_sampled_key(OperationKind::Point, keys[place_of_sample(first, keys.len())]);
         let began = self.files.env.clock().monotonic_nanos();
         let values = self.look_up_all(keyspace, keys, snapshot, first)?;

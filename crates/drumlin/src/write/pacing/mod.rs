@@ -72,12 +72,13 @@ impl Gate {
     }
 
     pub(crate) fn set_rate(&self, rate: u64) {
-        if rate == UNLIMITED && self.rate() != UNLIMITED {
-            // Who sleeps for debt goes on. At a later, lower rate the bytes could take minutes.
+        let before = self.rate.swap(rate, Relaxed);
+        if rate == UNLIMITED && before != UNLIMITED {
+            // Sleeping writers go on, so their debt is void: at a later, lower rate it could take minutes. The rate
+            // changes first, or a writer could add debt at the old one afterwards.
             let mut bucket = self.bucket.lock();
             bucket.balance = bucket.balance.max(0.0);
         }
-        self.rate.store(rate, Relaxed);
     }
 
     /// Moves the rate towards `rate`. Unless the change is urgent, the rate at most halves in a tenth of a second.
