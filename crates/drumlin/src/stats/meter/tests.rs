@@ -220,3 +220,22 @@ fn lookups_that_stop_early_pass_over_older_runs() {
     (0..1000).for_each(|_| meter.searched(1, 0));
     assert!((share() - before).abs() < 0.01, "what is known outlasts a compaction: {before}, {}", share());
 }
+
+#[test]
+fn lookups_of_a_store_count_the_runs_that_they_search_in_vain() {
+    let db = crate::Db::builder("/s").env(drumlin_env::MemEnv::new(4).env()).open().expect("open");
+    let keys = db.keyspace_with("k", &[("adaptation", "frozen")]).expect("a keyspace");
+    for run in 0..4u8 {
+        // Each run covers all keys, and holds its own.
+        for key in [[0, run], [1, run], [2, run]] {
+            keys.put(key, "value").expect("put");
+        }
+        db.flush().expect("flush");
+    }
+    let share = |run: u8| {
+        (0..60_000).for_each(|_| _ = keys.get([1, run]).expect("get"));
+        keys.state.meter.sample().load.vain_share
+    };
+    assert!(share(3) < 0.1, "in the newest run");
+    assert!(share(0) > 0.9, "in the oldest run");
+}
