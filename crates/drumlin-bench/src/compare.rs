@@ -1,9 +1,12 @@
 //! Ratios between engines, and the verdicts drawn from them.
 //!
-//! A ratio compares two engines in one round in which the digests of their operation streams are equal. The result is
-//! the median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if it exceeds
-//! 5 %, and the largest difference between the engine and its control run, if there was one. A ratio never combines
-//! numbers of different invocations.
+//! A ratio compares two engines in one round in which the digests of their operation streams are equal. An engine that
+//! ran twice in the round, itself and its control, counts with the geometric mean of both runs. The result is the
+//! median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if it exceeds 5 %,
+//! and the largest difference between the engine and its control, if there was one. A ratio never combines numbers of
+//! different invocations.
+//!
+//! Differences and noise are absolute logarithms of ratios, so a verdict does not depend on which engine is the base.
 
 use crate::report::model::PhaseReport;
 pub use crate::report::model::names;
@@ -60,8 +63,10 @@ impl Spread {
 pub enum Verdict {
     /// The engine is worse by more than the noise.
     Worse,
-    /// The difference is at most 5 %, or the rounds disagree.
-    NoDifference,
+    /// The difference of the median is above 5 %, but in some round the other engine was ahead.
+    Undecided,
+    /// The difference of the median is at most 5 %.
+    Equal,
     /// The difference is above 5 % and the rounds agree, but two runs of the engine itself differ as much.
     WithinNoise,
     /// Fewer than [`LEAST_ROUNDS`] rounds, so a difference cannot be told from noise.
@@ -76,26 +81,32 @@ impl Verdict {
         match self {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
-            Verdict::NoDifference => "no difference",
+            Verdict::Undecided => "undecided",
+            Verdict::Equal => "equal",
             Verdict::WithinNoise => "within A/A noise",
             Verdict::TooFewRounds => "too few rounds",
         }
     }
 
-    /// Returns the verdict on `spread`, a ratio for which larger is better. `noise` is the relative noise, if it is
-    /// known.
+    /// Returns the verdict on `spread`, a ratio for which larger is better. `noise` is the noise as the absolute
+    /// logarithm of a ratio, if it is known.
     pub fn of(spread: &Spread, noise: Option<f64>) -> Verdict {
         let Some(noise) = noise else { return Verdict::TooFewRounds };
-        let difference = spread.median - 1.0;
         let agree = spread.min > 1.0 || spread.max < 1.0;
-        match difference.abs() {
+        match spread.median.ln().abs() {
             _ if spread.rounds < LEAST_ROUNDS => Verdict::TooFewRounds,
-            apart if !agree || apart <= NO_DIFFERENCE => Verdict::NoDifference,
+            _ if is_equal(spread.median) => Verdict::Equal,
+            _ if !agree => Verdict::Undecided,
             apart if apart <= noise => Verdict::WithinNoise,
-            _ if difference > 0.0 => Verdict::Better,
+            _ if spread.median > 1.0 => Verdict::Better,
             _ => Verdict::Worse,
         }
     }
+}
+
+/// Returns whether a ratio is within 5 % of 1, upwards or downwards.
+pub fn is_equal(ratio: f64) -> bool {
+    ratio.ln().abs() <= NO_DIFFERENCE.ln_1p()
 }
 
 /// Comparison of two engines in one phase in which both did the same work.
@@ -124,7 +135,8 @@ fn of<'a>(
     phases.iter().filter(move |p| p.usable && p.engine == engine && p.name == name)
 }
 
-/// Returns the ratio of `quantity` for each round in which both engines did the same work.
+/// Returns the ratio of `quantity` for each round in which both engines did the same work. An engine with a control
+/// counts with the geometric mean of the usable ones of both, except beside the control itself.
 pub fn ratios(
     phases: &[PhaseReport],
     name: &str,
@@ -132,12 +144,39 @@ pub fn ratios(
     base: &str,
     quantity: impl Fn(&PhaseReport) -> Option<f64>,
 ) -> Vec<f64> {
-    let pairs = of(phases, engine, name).filter_map(|a| {
-        let b = of(phases, base, name).find(|b| b.round == a.round && b.stream == a.stream)?;
-        let (above, below) = (quantity(a)?, quantity(b)?);
-        (below > 0.0).then(|| above / below)
-    });
-    pairs.collect()
+    let is_control = engine.trim_end_matches(CONTROL) == base.trim_end_matches(CONTROL);
+    let runs = |engine: &str| {
+        let is_it = |phase: &&PhaseReport| match phase.engine.strip_suffix(CONTROL) {
+            Some(own) if !is_control => own == engine,
+            _ => phase.engine == engine,
+        };
+        phases.iter().filter(|p| p.usable && p.name == name).filter(is_it).collect::<Vec<_>>()
+    };
+    let (above, below) = (runs(engine), runs(base));
+    // Operation streams are equal in one round, so one report stands for each round.
+    let mut done: Vec<(u64, &str)> = Vec::new();
+    let mut found = Vec::new();
+    for run in &above {
+        let same = |other: &&&PhaseReport| other.round == run.round && other.stream == run.stream;
+        if done.contains(&(run.round, &*run.stream)) {
+            continue;
+        }
+        done.push((run.round, &run.stream));
+        let mean =
+            |runs: &[&PhaseReport]| geometric_mean(runs.iter().filter(same).filter_map(|run| quantity(run)));
+        if let (Some(above), Some(below)) = (mean(&above), mean(&below))
+            && below > 0.0
+        {
+            found.push(above / below);
+        }
+    }
+    found
+}
+
+/// Returns the geometric mean of `values`; `None` if there are none.
+fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().product::<f64>().powf(1.0 / values.len() as f64))
 }
 
 /// Returns whether two engines did different work in some round of phase `name`.
@@ -146,8 +185,8 @@ pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
     of_name.iter().any(|a| of_name.iter().any(|b| a.round == b.round && a.stream != b.stream))
 }
 
-/// Returns the largest relative difference in `quantity` between `engine` and its control in phase `name`; 0 without
-/// a control, and `None` if the control has too few usable rounds to tell.
+/// Returns the largest difference in `quantity` between `engine` and its control in phase `name`, as the absolute
+/// logarithm of a ratio; 0 without a control, and `None` if the control has too few usable rounds to tell.
 pub fn control_noise(
     phases: &[PhaseReport],
     name: &str,
@@ -157,7 +196,7 @@ pub fn control_noise(
     let control = format!("{engine}{CONTROL}");
     let is_there = phases.iter().any(|phase| phase.name == name && phase.engine == control);
     let rates = ratios(phases, name, engine, &control, quantity);
-    let noise = rates.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
+    let noise = rates.iter().map(|ratio| ratio.ln().abs()).fold(0.0, f64::max);
     (!is_there || rates.len() >= LEAST_ROUNDS).then_some(noise)
 }
 
@@ -246,10 +285,39 @@ mod tests {
     #[test]
     fn small_or_contradictory_ratios_say_nothing() {
         let verdict = |values: &[f64]| Verdict::of(&Spread::of(values.to_vec()).expect("values"), Some(0.0));
-        assert_eq!(verdict(&[1.04, 1.03, 1.02]), Verdict::NoDifference);
-        assert_eq!(verdict(&[0.9, 1.2, 1.3]), Verdict::NoDifference);
+        assert_eq!(verdict(&[1.04, 1.03, 1.02]), Verdict::Equal);
+        assert_eq!(verdict(&[0.9, 1.04, 1.3]), Verdict::Equal);
+        assert_eq!(verdict(&[0.9, 1.2, 1.3]), Verdict::Undecided);
         assert_eq!(verdict(&[1.06, 1.2, 1.3]), Verdict::Better);
         assert_eq!(verdict(&[0.7, 0.8, 0.99]), Verdict::Worse);
         assert_eq!(verdict(&[7.0, 7.0]), Verdict::TooFewRounds);
+    }
+
+    #[test]
+    fn exchanged_engines_exchange_the_verdict() {
+        let exchanged = |verdict: Verdict| match verdict {
+            Verdict::Better => Verdict::Worse,
+            Verdict::Worse => Verdict::Better,
+            verdict => verdict,
+        };
+        for noise in [0.0, 0.1, 0.47, 0.8] {
+            for median in [0.2, 0.4, 0.625, 0.94, 0.96, 1.0, 1.04, 1.06, 1.6, 2.5, 5.0] {
+                let of = |median: f64| {
+                    let values = vec![median * 0.99, median, median / 0.99];
+                    Verdict::of(&Spread::of(values).expect("values"), Some(noise))
+                };
+                assert_eq!(of(1.0 / median), exchanged(of(median)), "{median}, noise {noise}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_runs_of_an_engine_count_in_its_ratio() {
+        let phases = [phase("a", 1, "s", 40.0), phase("a#2", 1, "s", 10.0), phase("b", 1, "s", 5.0)];
+        let rate = |phase: &PhaseReport| Some(phase.ops_per_s);
+        assert_eq!(ratios(&phases, "fill", "a", "b", rate), [4.0]);
+        assert_eq!(ratios(&phases, "fill", "b", "a", rate), [0.25]);
+        assert_eq!(ratios(&phases, "fill", "a", "a#2", rate), [4.0]);
+        assert_eq!(ratios(&phases[1..], "fill", "a", "b", rate), [2.0], "one of them was too noisy");
     }
 }

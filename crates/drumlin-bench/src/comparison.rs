@@ -400,7 +400,8 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
                     && !is_short(report, phase) =>
             {
                 let verdict = match verdict {
-                    Verdict::NoDifference => ", no difference",
+                    Verdict::Equal => ", equal",
+                    Verdict::Undecided => ", undecided",
                     Verdict::WithinNoise => ", within the noise",
                     _ => "",
                 };

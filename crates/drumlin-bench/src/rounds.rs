@@ -1,10 +1,12 @@
 //! Rounds: every engine runs in turn, each run in a fresh child process.
 //!
-//! In a round every engine runs once, in an order that rotates from round to round. Round `r` uses the seed of
-//! the first round plus `r` - 1. Each run is a child process of the same executable with an empty directory, so no run
-//! inherits memory, threads or page tables from another. The machine is calibrated several times before the first run,
-//! and once before each run. A run is repeated at most twice if the host or other programs took much CPU time, or if
-//! its calibration is far from the median of all so far. The noisy run stays in the report, marked as unusable.
+//! In a round every engine runs once. The order changes from round to round: an engine has another position and another
+//! predecessor, since a run can feel what the one before left to the page cache and the device. What a run wrote is on
+//! the device before the next begins. Round `r` uses the seed of the first round plus `r` - 1. Each run is a child
+//! process of the same executable with an empty directory, so no run inherits memory, threads or page tables from
+//! another. The machine is calibrated several times before the first run, and once before each run. A run is repeated
+//! at most twice if the host or other programs took much CPU time, or if its calibration is far from the median of all
+//! so far. The noisy run stays in the report, marked as unusable.
 //!
 //! The parent passes a job to the child as a JSON file, and the child returns its result in another.
 
@@ -158,9 +160,11 @@ impl Rounds {
     fn round(&mut self, plan: &Plan, task: &Task, round: u64, after: &mut After<'_>) -> Result<f64> {
         let mut longest: f64 = 0.0;
         let count = plan.engines.len();
-        for turn in 0..count {
-            let engine = &plan.engines[(turn + round as usize - 1) % count];
+        for (turn, engine) in order(count, round as usize - 1).into_iter().enumerate() {
+            let engine = &plan.engines[engine];
             for attempt in 0..=REPEATS {
+                #[cfg(unix)]
+                rustix::fs::sync();
                 let calibration = self.calibrate(plan, task)?;
                 let job = job(plan, task, engine, round);
                 let mut result = spawn(plan, &job)?;
@@ -218,13 +222,30 @@ impl Rounds {
     }
 }
 
-/// Returns the number of rounds for a task whose longest phase takes `seconds`.
-fn enough_rounds(seconds: f64) -> u64 {
-    match seconds {
-        s if s < 60.0 => 5,
-        s if s < 600.0 => 3,
-        _ => 2,
+/// Returns the order in which `count` engines run in round `round`, from 0.
+///
+/// An even number of engines follows a Williams square: in `count` rounds every engine has every other one as its
+/// predecessor once. An odd number walks around the circle of engines in steps that differ from round to round and have
+/// no factor in common with the number.
+fn order(count: usize, round: usize) -> Vec<usize> {
+    if count.is_multiple_of(2) {
+        let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { count - turn.div_ceil(2) };
+        return (0..count).map(|turn| (zigzag(turn) + round) % count).collect();
     }
+    let alternating = (1..=count / 2).flat_map(|step| [step, count - step]);
+    let steps: Vec<usize> = alternating.filter(|step| has_no_common_factor(*step, count)).collect();
+    // One engine has no step.
+    let step = steps.get(round % steps.len().max(1)).copied().unwrap_or(0);
+    (0..count).map(|turn| (round + turn * step) % count).collect()
+}
+
+fn has_no_common_factor(a: usize, b: usize) -> bool {
+    if b == 0 { a == 1 } else { has_no_common_factor(b, a % b) }
+}
+
+/// Returns the number of rounds for a task whose longest phase takes `seconds`: at least as many as a verdict needs.
+fn enough_rounds(seconds: f64) -> u64 {
+    if seconds < 60.0 { 5 } else { 3 }
 }
 
 fn job(plan: &Plan, task: &Task, engine: &str, round: u64) -> Job {
@@ -311,6 +332,28 @@ pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
 mod tests {
     use super::*;
     use crate::workload::micro;
+
+    #[test]
+    fn engines_have_other_predecessors_in_each_round() {
+        for count in 1..=10 {
+            let orders: Vec<Vec<usize>> = (0..3).map(|round| order(count, round)).collect();
+            for order in &orders {
+                let mut sorted = order.clone();
+                sorted.sort();
+                assert_eq!(sorted, (0..count).collect::<Vec<_>>(), "every engine runs once");
+            }
+            let pairs =
+                |order: &Vec<usize>| order.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
+            let mut pairs: Vec<_> = orders.iter().flat_map(pairs).collect();
+            let all = pairs.len();
+            pairs.sort();
+            pairs.dedup();
+            // Two or three engines have fewer different orders than there are rounds.
+            assert!(count < 4 || pairs.len() == all, "{count}: {orders:?}");
+            let firsts: BTreeMap<usize, ()> = orders.iter().map(|order| (order[0], ())).collect();
+            assert_eq!(firsts.len(), count.min(3), "{orders:?}");
+        }
+    }
 
     #[test]
     fn phases_of_one_report_have_different_names() {

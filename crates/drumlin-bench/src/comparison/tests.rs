@@ -93,7 +93,7 @@ fn the_verdict_holds_against_every_rocksdb_and_beyond_the_noise() {
     let quiet = [1.0, 1.0, 1.2, 1.3];
     assert_eq!(verdict([quiet; 3]), ("rocksdb".to_owned(), Verdict::Better));
     let one_round_worse = [1.0, 1.0, 1.2, 0.9];
-    assert_eq!(verdict([quiet, quiet, one_round_worse]), ("rocksdb".to_owned(), Verdict::NoDifference));
+    assert_eq!(verdict([quiet, quiet, one_round_worse]), ("rocksdb".to_owned(), Verdict::Undecided));
     let never_usable = [1.0, 1.0, 1.2, f64::NAN];
     assert_eq!(verdict([never_usable; 3]), ("rocksdb".to_owned(), Verdict::TooFewRounds));
     let no_control = [1.0, f64::NAN, 1.2, 1.3];

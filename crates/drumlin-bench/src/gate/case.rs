@@ -200,6 +200,7 @@ impl Bench {
         }
         match phase.after {
             After::Nothing => {}
+            After::Wait => self.store()?.wait_idle()?,
             After::Idle => {
                 self.store()?.flush()?;
                 self.store()?.wait_idle()?;

@@ -243,7 +243,7 @@ fn verdict(median: f64, target: f64, less: bool, said: Verdict) -> &'static str 
     let is_near = (median / target - 1.0).abs() < NO_DIFFERENCE;
     match (reaches(median), is_near) {
         (true, _) if said == Verdict::WithinNoise => said.text(),
-        (true, _) if said == Verdict::NoDifference && !reaches(1.0) => said.text(),
+        (true, _) if matches!(said, Verdict::Equal | Verdict::Undecided) && !reaches(1.0) => said.text(),
         (true, _) => "met",
         (false, _) if said == Verdict::WithinNoise => "missed, within A/A noise",
         (false, true) => "missed by less than 5 %",
@@ -298,11 +298,11 @@ mod tests {
         assert_eq!((judged.spread.median, judged.verdict), (3.0, "too few rounds"));
         assert_eq!(verdict(0.6, 0.7, true, Verdict::Better), "met");
         assert_eq!(verdict(1.95, 2.0, false, Verdict::Better), "missed by less than 5 %");
-        assert_eq!(verdict(1.01, 2.0, false, Verdict::NoDifference), "missed");
+        assert_eq!(verdict(1.01, 2.0, false, Verdict::Equal), "missed");
         // Equality meets a target of 1, and one that allows a bit more.
-        assert_eq!(verdict(1.01, 1.0, false, Verdict::NoDifference), "met");
+        assert_eq!(verdict(1.01, 1.0, false, Verdict::Equal), "met");
         assert_eq!(verdict(1.08, 1.1, true, Verdict::Worse), "met");
-        assert_eq!(verdict(2.5, 2.0, false, Verdict::NoDifference), "no difference");
+        assert_eq!(verdict(2.5, 2.0, false, Verdict::Undecided), "undecided");
     }
 
     #[test]
@@ -325,14 +325,14 @@ mod tests {
         assert_eq!(judged(&fast, [quiet; 3]), "met");
         assert_eq!(judged(&fast, [quiet.map(|s| s / 20.0); 3]), "too short");
         assert_eq!(judged(&fast, [quiet, quiet, [1.0, 3.0, 2.5]]), "within A/A noise");
-        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 0.25, 2.5]]), "met", "the noise is smaller: 0.75");
-        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 1.0, 0.9]]), "no difference", "one round is slower");
+        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 0.5, 2.5]]), "met", "the noise is smaller");
+        assert_eq!(judged(&fast, [quiet, quiet, [1.0, 1.0, 0.9]]), "undecided", "one round is slower");
         assert_eq!(judged(&fast, [[1.0, 1.0, 1.5]; 3]), "missed");
         assert_eq!(judged(&fast, [[1.0, 2.0, 1.5]; 3]), "missed, within A/A noise");
         // Less is better: the same seconds are a ratio of 0.4.
         let lean = row(21, "x", "dynamic I A", Small("x"), WriteAmp, 0.7);
         assert_eq!(judged(&lean, [quiet; 3]), "met");
-        assert_eq!(judged(&lean, [quiet, quiet, [1.0, 1.0, 0.9]]), "no difference");
+        assert_eq!(judged(&lean, [quiet, quiet, [1.0, 1.0, 0.9]]), "undecided");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Measurement and storage of latencies.
 //!
-//! The end of one call is the start of the next, so a call needs only one clock reading. If calls take less than 2
-//! microseconds on average, only one in 16 is timed, with two readings, and counts as 16 calls. That is decided for
-//! each chunk anew. The position of the timed calls changes from chunk to chunk at random, since the first call after
-//! the drawing of keys is slower. Latencies are kept in HDR histograms, in nanoseconds with three significant digits,
-//! one per kind of call.
+//! The end of one call is the start of the next, so a call needs only one clock reading. In a phase of many calls, only
+//! one in 16 is timed, with two readings, and counts as 16 calls. The number of operations of the phase decides, not
+//! the speed of the engine, so all engines pay for equally many readings. The position of the timed calls changes from
+//! chunk to chunk at random, since the first call after the drawing of keys is slower. Latencies are kept in HDR
+//! histograms, in nanoseconds with three significant digits, one per kind of call.
 
 use crate::generate::random::mix;
 use crate::generate::stream::Call;
@@ -12,12 +12,10 @@ use crate::report::model::Latency;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// Mean call time in nanoseconds below which only a sample of the calls is timed.
-const SAMPLED_BELOW: f64 = 2_000.0;
+/// Number of operations of a phase from which on only a sample of its calls is timed.
+pub const SAMPLED_FROM: u64 = 200_000;
 /// Sampling interval: one call in this many is timed.
 const SAMPLE_EVERY: usize = 16;
-/// Number of calls that are timed before the decision to sample.
-const TRIAL: u64 = 1024;
 /// Upper bound of the histograms: one hour in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
@@ -69,23 +67,19 @@ pub struct Recorder {
     kinds: BTreeMap<&'static str, (u64, Histogram<u64>)>,
     /// Latencies since the last call of `take_interval_p99`.
     interval: Histogram<u64>,
-    /// Number of calls that the latencies stand for, and their nanoseconds.
-    calls: u64,
-    nanos: u64,
     chunks: u64,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Recorder { kinds: BTreeMap::new(), interval: histogram(), calls: 0, nanos: 0, chunks: 0 }
+        Recorder { kinds: BTreeMap::new(), interval: histogram(), chunks: 0 }
     }
 }
 
 impl Recorder {
-    /// Returns which calls of the next chunk, of `calls`, are timed: a sample if they are short.
-    pub fn timing(&mut self, calls: usize) -> Timing {
+    /// Returns which calls of the next chunk, of `calls`, are timed: all, or a sample.
+    pub fn timing(&mut self, calls: usize, is_sample: bool) -> Timing {
         self.chunks += 1;
-        let is_sample = self.calls >= TRIAL && (self.nanos as f64 / self.calls as f64) < SAMPLED_BELOW;
         Timing { calls, place: is_sample.then(|| mix(self.chunks) as usize % SAMPLE_EVERY) }
     }
 
@@ -96,8 +90,6 @@ impl Recorder {
 
     /// Records a call that took `nanos` and stands for `calls`.
     pub fn record(&mut self, call: Call, nanos: u64, calls: u64) {
-        self.calls += calls;
-        self.nanos += nanos * calls;
         let (_, of_kind) = self.kinds.entry(kind(call)).or_insert_with(|| (0, histogram()));
         of_kind.saturating_record_n(nanos, calls);
         self.interval.saturating_record_n(nanos, calls);
@@ -163,7 +155,7 @@ mod tests {
         let mut calls = 0;
         // The first chunks are timed as a whole; the last group of a chunk is smaller.
         for chunk in 0..2000 {
-            let timing = recorder.timing(times.len());
+            let timing = recorder.timing(times.len(), chunk > 3);
             let weights = (0..times.len()).map(|position| timing.weight(position));
             assert_eq!(weights.sum::<u64>(), 300, "{timing:?}");
             for (position, times) in times.iter_mut().enumerate() {

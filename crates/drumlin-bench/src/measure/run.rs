@@ -10,6 +10,7 @@ mod clients;
 mod open;
 
 use super::ended::Clients;
+use super::latency::SAMPLED_FROM;
 use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Shared, Watched};
@@ -212,6 +213,7 @@ impl Run<'_> {
             rate: phase.rate.map(|rate| rate / f64::from(phase.threads)),
             window: (phase.threads == 1).then_some(phase.window).flatten(),
             seconds: phase.seconds,
+            is_sampled: phase.seconds.is_some() || phase.ops >= SAMPLED_FROM,
         };
         process::reset_rss_peak();
         let before = Readings::take(engine);
@@ -220,6 +222,7 @@ impl Run<'_> {
         let peak_before = watched.space_amp();
         match phase.after {
             After::Nothing => {}
+            After::Wait => engine.wait_idle()?,
             After::Idle => engine.flush().and_then(|()| engine.wait_idle())?,
             After::Compact => {
                 engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?

@@ -40,6 +40,8 @@ pub struct Context<'a> {
     pub window: Option<u64>,
     /// Time after which the thread ends, even if operations are left.
     pub seconds: Option<f64>,
+    /// Whether only a sample of the calls is timed.
+    pub is_sampled: bool,
 }
 
 /// Counts of one thread.
@@ -158,7 +160,7 @@ impl<'a> Thread<'a> {
     }
 
     fn chunk(&mut self, chunk: &Chunk) -> Result<()> {
-        let timing = self.done.latencies.timing(chunk.operations.len());
+        let timing = self.done.latencies.timing(chunk.operations.len(), self.context.is_sampled);
         let mut last = process::wall();
         for (position, operation) in chunk.operations.iter().enumerate() {
             let weight = timing.weight(position);

@@ -132,7 +132,9 @@ fn head(report: &Report, out: &mut String) {
             " {first} is better in {}, worse in {} and no different in {} comparisons.",
             count(crate::compare::Verdict::Better),
             count(crate::compare::Verdict::Worse),
-            count(crate::compare::Verdict::NoDifference) + count(crate::compare::Verdict::WithinNoise),
+            count(crate::compare::Verdict::Equal)
+                + count(crate::compare::Verdict::Undecided)
+                + count(crate::compare::Verdict::WithinNoise),
         );
     }
     let _ = writeln!(out, "<p>{}</p>", escape(&verdict));

@@ -84,6 +84,8 @@ pub enum After {
     /// Continue with the next phase immediately.
     #[default]
     Nothing,
+    /// Wait until no flush or compaction is pending. What is in the memtable stays there.
+    Wait,
     /// Flush, and wait until no compaction is pending.
     Idle,
     /// Flush, and compact the whole store.
