@@ -5,9 +5,9 @@
 //! more than their target, the policy is not called until it has started, as for a manual compaction.
 //!
 //! Invariant: no compaction is repeated for ever without cause. A merge needs a flush since the last one that ended. A
-//! file is *stuck* if three compactions in a row were to collect it and no pointer to it has gone, as with damaged
-//! values. Stuck files do not count until a pointer goes. They get other tries when the target changes, after a lack of
-//! disk space, and in a reopened store.
+//! file is *stuck* if three compactions in a row tried to collect it and removed no pointer to it, as with damaged
+//! values. Stuck files do not count until a pointer to them is removed. They are tried again when the target changes,
+//! after a lack of disk space, and in a reopened store.
 
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::Flight;
@@ -32,7 +32,7 @@ pub(crate) struct Collection {
     tries: BTreeMap<ValueFileId, (u64, u32)>,
     /// Largest sequence number in tables when the last merge was planned.
     merged_at: Option<Seq>,
-    /// What the last look went by. Without a change, another look finds the same.
+    /// Inputs of the last look. While they are unchanged, another look would find the same.
     seen: Option<Seen>,
     /// Whether a compaction should start as soon as nothing is in flight, before the policy is called.
     is_waiting: bool,
@@ -47,8 +47,8 @@ pub(crate) struct Collection {
 /// A compaction for value files.
 struct Started {
     ticket: Ticket,
-    /// The value files that all its pieces collect. While it runs, the tables that it has partly replaced count with
-    /// all their pointers, so a new choice would be another one.
+    /// The value files that all its pieces collect. They are chosen once: while the compaction runs, tables that it has
+    /// partly replaced still count with all their pointers, so a later choice would differ.
     files: Arc<BTreeSet<ValueFileId>>,
     /// Their referenced bytes before it.
     referenced: Referenced,
@@ -56,7 +56,7 @@ struct Started {
     is_done: bool,
 }
 
-/// What decides about the next compaction for value files.
+/// Inputs that decide about the next compaction for value files.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Seen {
     /// Number of the keyspace's view.
@@ -65,7 +65,7 @@ pub(super) struct Seen {
     pub(super) target: f64,
     /// Whether nothing is in flight.
     pub(super) is_idle: bool,
-    /// Whether disk space lacks.
+    /// Whether flushes or the log find no disk space.
     pub(super) lacks_space: bool,
 }
 
@@ -158,8 +158,8 @@ impl Collection {
         self.futile_at != Some(flushed)
     }
 
-    /// Removes stuck files from `files`, whose referenced bytes `bytes` returns. If the last compaction has ended,
-    /// counts its tries.
+    /// Removes stuck files from `files`. `bytes` returns the referenced bytes of a file. If the last compaction has
+    /// ended without being withdrawn, it first counts as one try for each file that it collected.
     pub(super) fn without_stuck<F>(&mut self, files: &mut Vec<(ValueFileId, F)>, bytes: impl Fn(&F) -> u64) {
         let tried = self.started.take().filter(|started| started.is_done);
         for (id, referenced) in tried.into_iter().flat_map(|started| started.referenced) {

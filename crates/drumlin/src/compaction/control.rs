@@ -25,12 +25,12 @@ use std::collections::BTreeMap;
 /// Initial retry back-off after a failed piece, in microseconds. It doubles up to `RETRY_LAST`.
 const RETRY_FIRST: u64 = 1_000_000;
 const RETRY_LAST: u64 = 60_000_000;
-/// After a policy call that changed nothing, the next call waits for this many times the CPU time of that call, for
-/// each keyspace. So such calls use a hundredth of a core.
+/// Pause after a policy call that changed nothing, as a multiple of the call's CPU time and of the number of paused
+/// keyspaces. So all such calls together use a hundredth of a core.
 const IDLE_BACK_OFF: u64 = 100;
 /// Longest such pause, in microseconds.
 const IDLE_BACK_OFF_MOST: u64 = 1_000_000;
-/// Fraction of the largest number of runs from which on no policy call is paused.
+/// Fraction of the run count at which writers stop. From this fraction on, no policy call is paused for its CPU time.
 const NEAR_STOP: f64 = 0.75;
 
 /// The state behind the control lock: everything that changes versions.
@@ -50,7 +50,7 @@ pub(crate) struct Control {
     pub(crate) shortage: Option<Shortage>,
     /// Piece whose wait for disk space was logged last.
     pub(crate) short_piece: Option<PieceId>,
-    /// Whether a policy call created work besides plans: a search, or a held output that may now be installed. Other
+    /// Whether a policy call created work for other lanes: a search, or a held output that may now be installed. These
     /// lanes then need a wake-up.
     pub(crate) needs_wake_up: bool,
     /// Whether a manual compaction has ended since the last look: its caller must be woken.
@@ -342,7 +342,7 @@ impl KeyspaceControl {
         let take: Vec<Take> =
             overlapping().map(|(_, _, f)| Take { table: f.table, range: f.bounds.clone() }).collect();
         let mut plan = Plan::new(take, out, reason);
-        // Outputs that join a run get its tag. Where all of the run is compacted, that tag says nothing of them.
+        // Outputs that join a run inherit its tag. If the whole run is compacted, its tag does not describe them.
         let stays = |f: &FileView| !(f.bounds.overlaps(range) && f.is_takeable());
         let joins = |run: &&RunView| run.tag.0.is_empty() || run.files.iter().any(stays);
         if let Some(run) = view.levels[out as usize].runs.first().filter(joins) {
@@ -363,8 +363,8 @@ impl KeyspaceControl {
         self.idle_back_off_until > now
     }
 
-    /// Returns how close writers are to a stop: the current number of runs as a fraction of the largest one. Returns 0
-    /// if no writer is slowed and many more runs may come.
+    /// Returns how close writers are to a stop: the current number of runs as a fraction of the number at which they
+    /// stop. Returns 0 below both the slowdown threshold and `NEAR_STOP`.
     pub(super) fn pressure(&self) -> f64 {
         let Some(pace) = &self.pace else { return 0.0 };
         let runs = self.paced_runs(pace);
@@ -373,13 +373,13 @@ impl KeyspaceControl {
 
     /// Returns whether the runs of the keyspace slow the writers.
     pub(crate) fn slows_writers(&self) -> bool {
-        // Whether they do depends on the number of runs alone. The speed only says how much.
+        // The number of runs alone decides this, so any speed will do: it only determines how much writers are slowed.
         let admits = |pace: &Pace| write_rate(pace, self.paced_runs(pace), 1.0);
         self.pace.as_ref().is_some_and(|pace| !matches!(admits(pace), WriteRate::Open))
     }
 
-    /// Returns whether writers are slowed while a slot may be idle, or are about to be stopped whatever the slots do,
-    /// or no pace is set yet.
+    /// Returns whether a policy call is too urgent to pause: writers are slowed while a slot may be idle, writers are
+    /// close to a stop, or no pace is set yet.
     fn is_pressed(&self, slots: usize) -> bool {
         let Some(pace) = &self.pace else { return true };
         let limit = if self.flight.tickets.len() < slots { pace.slow } else { f64::INFINITY };

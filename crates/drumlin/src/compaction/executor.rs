@@ -52,7 +52,7 @@ pub(crate) struct MergeJob {
     stream: MergeStream<MergeCursor<Box<dyn Cursor>>>,
     outputs: Outputs,
     expected: Option<u64>,
-    /// What is left of the step under way. A step that stops for a table number goes on with it.
+    /// Work left in the current step. A step that stops for a file number continues with it.
     left: InputLeft,
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn landed(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: 
     log.note(micros, keyspace, what, format!("waits for {}", earlier.join(", ")));
 }
 
-/// Logs that the output of such a piece was moved to its output level.
+/// Logs that an output that had been installed in the level of its inputs was moved to its output level.
 pub(crate) fn sunk(log: &mut DecisionLog, micros: u64, keyspace: &str, piece: &Piece) {
     let what = format!("{} piece {}: output moved on to L{}", piece.id.ticket, piece.id.index, piece.out);
     log.note(micros, keyspace, what, "no earlier piece blocks it any more".to_owned());

@@ -121,14 +121,14 @@ impl MergeRules {
     }
 }
 
-/// What the dropped versions of a stripe belong to.
+/// How the dropped versions of a stripe are recorded for the statistics of value lifetimes.
 #[derive(Clone, Copy, PartialEq)]
 enum Heir {
-    /// Nothing that counts them.
+    /// They are not recorded.
     None,
-    /// The value that was returned last: its history.
+    /// In the write history of the large value that was returned last.
     Value,
-    /// A tombstone with this sequence number: the first of them lived until then.
+    /// As one lifetime: the newest large value among them lived until the tombstone with this sequence number.
     Tombstone(Seq),
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct MergeStream<C> {
     has_key: bool,
     /// Stripe of the newest version of the current key that hides older versions of its stripe.
     hiding: Option<usize>,
-    /// What dropped versions of the stripe belong to.
+    /// How dropped versions of the stripe are recorded.
     heir: Heir,
     superseded: Vec<Superseded>,
     ended: Vec<Seq>,
@@ -223,21 +223,21 @@ impl<C: Cursor> MergeStream<C> {
         }
     }
 
-    /// Returns the older versions with large values that the last call of [`advance`](Self::advance) dropped in favour
-    /// of the entry before.
+    /// Returns the older versions with large values that the last call of [`advance`](Self::advance) dropped, because
+    /// the previously returned entry hides them.
     #[inline]
     pub(crate) fn superseded(&self) -> &[Superseded] {
         &self.superseded
     }
 
-    /// Returns the lifetimes of large values that the last call of [`advance`](Self::advance) dropped below a
-    /// tombstone.
+    /// Returns the lifetimes, in sequence numbers, of large values that the last call of [`advance`](Self::advance)
+    /// dropped below a tombstone.
     #[inline]
     pub(crate) fn ended(&self) -> &[Seq] {
         &self.ended
     }
 
-    /// Returns whether there are any of both.
+    /// Returns whether [`superseded`](Self::superseded) or [`ended`](Self::ended) returns anything.
     #[inline]
     pub(crate) fn has_dropped(&self) -> bool {
         !self.superseded.is_empty() || !self.ended.is_empty()
@@ -296,7 +296,7 @@ impl<C: Cursor> MergeStream<C> {
             self.step()?;
             return Ok(false);
         }
-        // A version of another stripe than the one before.
+        // This version is not hidden, so dropped versions below it do not belong to the previous heir.
         self.heir = Heir::None;
         if self.rules.is_covered(&self.key, seq, stripe) {
             self.hiding = Some(stripe);
@@ -332,7 +332,7 @@ impl<C: Cursor> MergeStream<C> {
     fn is_large(&self, kind: Kind) -> bool {
         match kind {
             Kind::PutPointer => true,
-            // No call to the cursor for stores that separate no values.
+            // Stores that separate no values skip the call to the cursor.
             Kind::Put => self.rules.large < u64::MAX && self.input.value().len() as u64 >= self.rules.large,
             _ => false,
         }
@@ -354,7 +354,7 @@ impl<C: Cursor> MergeStream<C> {
             self.heir = Heir::None;
             return;
         }
-        // A damaged pointer that nobody needs any more is no reason to fail.
+        // A damaged pointer in a dropped version does not fail the compaction.
         let pointer = || ValuePointer::decode(self.input.value()).ok();
         let history = (kind == Kind::PutPointer).then(pointer).flatten().and_then(|pointer| pointer.history);
         let is_full = self.superseded.len() >= MOST_SUPERSEDED;
@@ -476,11 +476,12 @@ impl<C: Cursor> MergeStream<C> {
     }
 }
 
-/// Dropped versions of one key that are reported each on its own. Older ones are part of the last one's history.
+/// Maximum number of dropped versions of one key that are reported one by one. Older ones are folded into the history
+/// of the last one.
 const MOST_SUPERSEDED: usize = 256;
 
 /// Number of panics of the operator after which a job keeps all further operands as they are.
 const MAX_PANICS: u64 = 16;
 
-/// Number of operands of one key from which on they are combined before all of them were read.
+/// Number of operands of one key at which they are combined before all of them are read.
 const COMBINED_FROM: usize = 1024;

@@ -125,8 +125,8 @@ impl Outputs {
         }
     }
 
-    /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) has the files that it may
-    /// write to, or the numbers of new ones.
+    /// Returns whether the next call of [`add`](Outputs::add) or [`finish`](Outputs::finish) needs no further file
+    /// number: each file that it may write to is open or has its number.
     #[inline]
     pub(crate) fn has_numbers(&self) -> bool {
         self.has_table() && !self.values.needs_number()
@@ -251,7 +251,7 @@ impl Outputs {
         self.filters.installed();
     }
 
-    /// Returns what the finished outputs take over, and the parts of files that were merged.
+    /// Returns the lookup statistics that the finished outputs take over, and the parts of files that were merged.
     pub(crate) fn end_merge(&mut self) -> (Lineage, Vec<MergedPart>) {
         self.filters.finish(&self.files.tables, &self.done)
     }

@@ -24,7 +24,7 @@ impl PolicyGuard {
         guard
     }
 
-    /// Returns the address of the policy, which tells policies of one name apart.
+    /// Returns the address of the policy, which distinguishes policies of the same name.
     #[cfg(test)]
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(&*self.policy).cast::<()>().addr()

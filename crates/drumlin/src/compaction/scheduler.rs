@@ -44,7 +44,8 @@ pub(crate) struct PieceStart {
     pub(crate) merged: f64,
     /// Whether a caller asked for the compaction.
     pub(crate) is_manual: bool,
-    /// Value files to collect, if the compaction was started for value files. Others choose for each piece.
+    /// Value files to collect, if the compaction was started for value files. Other compactions choose them for each
+    /// piece.
     pub(crate) collected: Option<Arc<BTreeSet<ValueFileId>>>,
 }
 
@@ -78,7 +79,8 @@ impl Control {
     ) -> Result<PieceStart, Option<u64>> {
         let mut wants_plans = false;
         let found = self.plan_and_start(inputs, sample, &mut wants_plans);
-        // A policy that should propose other work is called once more at once, then only after a change.
+        // If a policy should propose other work, it is called again at once, but only once. The next call follows a
+        // change.
         match found.is_err() && wants_plans {
             true => self.plan_and_start(inputs, sample, &mut wants_plans),
             false => found,
@@ -218,7 +220,7 @@ impl Control {
         inputs: &SchedulerInputs,
         sample: &dyn Fn(&KeyspaceState) -> Sample,
     ) -> Option<PolicyCallStart> {
-        // Without a budget no policy looks at it.
+        // Policies use this number only under a disk budget.
         let reserved = if inputs.limits.disk_budget == u64::MAX { 0 } else { self.writing() };
         let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
@@ -273,7 +275,7 @@ fn take_due(keyspace: &mut KeyspaceControl, settings: &Settings, inputs: &Schedu
     if !keyspace.flushed_since_call && keyspace.flight.is_fed(settings, weights) {
         return false;
     }
-    // A compaction for value files starts as soon as nothing is in flight, if it is urgent.
+    // An urgent compaction for value files goes first: it starts as soon as nothing is in flight.
     if keyspace.collection.is_waiting() {
         return false;
     }

@@ -1,13 +1,13 @@
 //! How many compactions may run at a time: a fixed number, or one that is found by measuring.
 //!
-//! To find the number, every two seconds of the environment's clock are one interval. Compactions count the bytes that
-//! they write, the time of their steps, and the CPU time of these. If slots were busy for half of an interval, one more
-//! slot is tried. It stays only if compactions then wrote a twentieth more (`limits::Tuner`). There are at most 32.
-//! With linear scaling the 22nd slot gains less than a twentieth, so the search ends at 21.
+//! The number is measured in intervals of two seconds of the environment's clock. Compactions count the bytes that they
+//! write, the time of their steps, and the CPU time of these. If slots were busy for half of an interval, one more slot
+//! is tried. It stays only if compactions then wrote a twentieth more (`limits::Tuner`). There are at most 32. With
+//! linear scaling the 22nd slot gains less than a twentieth, so the search ends at 21.
 //!
-//! `limits::slots` gives the bounds: the memory for compactions, and the cores that the program leaves, where a slot
-//! counts with the share of a core that it was measured to use. So compactions that are bound by CPU get no more slots
-//! than cores, and compactions that wait for a device get as many as the device rewards.
+//! `limits::slots` bounds the number by the memory for compactions and by the cores that the program leaves. A slot
+//! counts as the share of a core that it was measured to use. So CPU-bound compactions get no more slots than cores,
+//! and I/O-bound compactions get as many as raise the throughput of the device.
 //!
 //! Invariants: a fixed number never changes. Only the environment's clocks and counters are read. So a simulated world,
 //! in which no step uses CPU time, decides the same for the same seed.
@@ -18,12 +18,12 @@ use drumlin_policy::schedule::limits::{self, Machine, Tuner};
 
 /// Length of an interval in microseconds.
 const INTERVAL: u64 = 2_000_000;
-/// Busy fraction of all slots from which on one more is tried. Writers are slowed so that compactions keep up, so slots
-/// that hold writers back need not be busy all the time.
+/// Busy fraction of all slots at which one more is tried. The write throttle slows writers until compactions keep up.
+/// So slots can hold writers back without being busy all the time.
 const WELL_USED: f64 = 0.5;
 /// Memory that a busy slot is assumed to need: read-ahead of its inputs, and blocks of its output.
 const SLOT_MEMORY: u64 = 2 << 20;
-/// Fraction of the store's memory that compactions may use, as a divisor.
+/// Compactions may use one part in this many of the store's memory.
 const MEMORY_PART: u64 = 8;
 /// Largest initial number of slots.
 const FIRST_MOST: usize = 4;

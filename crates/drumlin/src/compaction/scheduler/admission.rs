@@ -50,7 +50,7 @@ pub(super) fn settings(inputs: &SchedulerInputs, keyspace: &KeyspaceState) -> Se
     Settings { slots: inputs.limits.slots, mode: inputs.mode, piece: (least, most), ..Settings::default() }
 }
 
-/// The installed tree, the same with compactions in flight, and the tree after them.
+/// Three views of one tree: as installed, with the compactions in flight, and after them.
 pub(super) struct SeenTree {
     pub(super) tree: TreeView,
     pub(super) view: TreeView,
@@ -191,7 +191,7 @@ impl PlanAdmitter<'_> {
         admitted
     }
 
-    /// Tells the policy that `plan` was not admitted. Logs illegal plans only: deferred ones are no news.
+    /// Notifies the policy that `plan` was not admitted. Logs illegal plans only, since deferring a plan is normal.
     fn refuse(&mut self, keyspace: &mut KeyspaceControl, plan: &Plan, refusal: &Refusal) {
         if let Refusal::Illegal(illegal) = refusal {
             // Only the rule is logged: the full text would show user keys.

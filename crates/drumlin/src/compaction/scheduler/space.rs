@@ -10,8 +10,8 @@ use drumlin_types::contract::{PieceId, RunView, TreeView};
 
 /// Pause before a compaction that found no disk space is checked again, in microseconds.
 const ROOM_RETRY: u64 = 1_000_000;
-/// Fraction of a keyspace, as a divisor, that must lie outside its largest run before everything is compacted to free
-/// disk space. It bounds what such compactions rewrite: ten entries for each one written since the last of them.
+/// A full compaction to free disk space needs at least one part in this many of a keyspace's entries outside its
+/// largest run. So such compactions rewrite at most ten entries for each entry written since the last one.
 const LEAST_OUTSIDE: u64 = 10;
 
 /// Entries and range tombstones outside the largest run of a keyspace. Compacting everything frees at most two entries
@@ -59,8 +59,9 @@ pub(super) struct Short {
 }
 
 impl Control {
-    /// Handles pieces that do not fit on the disk, one for each keyspace. Logs the first one once, and returns the time
-    /// to check again. If nothing runs, the work under way gives way to what fits.
+    /// Handles pieces that do not fit on the disk, at most one for each keyspace. Logs the first one once, and returns
+    /// the time to check again. If no compaction is writing and no file waits to be removed, unfinished work gives way
+    /// to work that fits.
     pub(super) fn wait_for_room(&mut self, short: &[Short], inputs: &SchedulerInputs) -> u64 {
         let now = inputs.now;
         let Some(Short { index, id, shortage }) = short.first() else { return now };
@@ -78,8 +79,9 @@ impl Control {
         now.saturating_add(ROOM_RETRY)
     }
 
-    /// Discards outputs that are held in vain. If there are none, replaces a ticket that lacks disk space by a
-    /// compaction that fits. Returns whether anything changed.
+    /// Discards held outputs that can be neither installed nor moved to the level of their inputs. If there are none,
+    /// replaces a ticket that lacks disk space by a compaction that fits, or withdraws it if it was started for value
+    /// files. Returns whether anything changed.
     fn give_way(&mut self, short: &[Short], inputs: &SchedulerInputs) -> bool {
         let Control { keyspaces, numbers, decisions, .. } = self;
         let mut is_changed = false;
@@ -88,7 +90,7 @@ impl Control {
             explain::discarded(decisions, inputs.now, &keyspace.state.name(), &discarded);
             is_changed |= !discarded.is_empty();
         }
-        // Other held outputs land first.
+        // The other held outputs land (are installed in the level of their inputs) first.
         if is_changed || keyspaces.iter().any(|keyspace| keyspace.flight.holds()) {
             return is_changed;
         }
@@ -122,8 +124,9 @@ impl Control {
         false
     }
 
-    /// Compacts a keyspace as a whole if the disk is full and nothing is in flight. A policy goes by the shape of its
-    /// tree, which may be in order while much of it is garbage. Without this, no flush would ever free any of it.
+    /// Compacts a keyspace as a whole if the disk is full and nothing is in flight. A policy decides by the shape of
+    /// its tree, which may be as designed while much of the tree is garbage. Without this compaction, none of the
+    /// garbage would ever be freed.
     pub(super) fn free_full_disk(&mut self, inputs: &SchedulerInputs) {
         let Control { keyspaces, numbers, decisions, .. } = self;
         if !inputs.is_full || keyspaces.iter().any(|keyspace| !keyspace.flight.tickets.is_empty()) {

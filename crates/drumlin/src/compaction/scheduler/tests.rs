@@ -102,7 +102,7 @@ fn while_a_compaction_by_hand_runs_other_merges_are_planned() {
     assert!(matches!(ended, Some(Ok(()))), "{ended:?}");
 }
 
-/// The output of a compaction by hand holds more than any of its inputs, so it gets no tag of theirs. With the tag of
+/// The output of a manual compaction holds more than any of its inputs, so it gets none of their tags. With the tag of
 /// the oldest run the schedule would go back to the eighth of 20 units.
 #[test]
 fn a_compaction_by_hand_of_tagged_runs_gives_an_untagged_one() {

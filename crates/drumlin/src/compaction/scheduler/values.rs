@@ -10,7 +10,7 @@ use drumlin_types::contract::{FileView, Place, Plan, Take};
 use drumlin_types::{KeyRange, Seq, TableId, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that one compaction may copy in any case.
+/// Lower bound on the limit of the bytes that one compaction copies. Scarce disk space may lower the limit below it.
 const MOST_COPIED: u64 = 256 << 20;
 
 /// Disk space for compactions for value files.
@@ -155,7 +155,7 @@ impl KeyspaceControl {
         if level > 0 {
             plan.place = Place::Run(run.id);
         } else if is_whole {
-            // What the policy wrote about the run holds for its new form.
+            // The rewritten run keeps its tag, since the policy's notes about the run still apply.
             plan.tag = run.tag.clone();
         }
         (!plan.take.is_empty()).then_some((plan, bytes))
