@@ -1,14 +1,15 @@
 //! One budget of filter bits for the tables of all keyspaces.
 //!
 //! Keyspaces whose option `filter_bits` is `auto` share a budget and a price; each other keyspace has its own. A job (a
-//! flush or a piece) registers when it begins: its inputs leave and its outputs come. The *ledger* is the sum over the
-//! installed trees, less the inputs of jobs, plus what their outputs have and are expected to get. So jobs that run
-//! beside each other do not spend the same bits.
+//! flush or a piece) registers when it begins. The *ledger* is the sum of keys and filter bits over the installed
+//! trees. It subtracts the inputs of running jobs, and adds what their outputs have and are expected to get. So jobs
+//! that run at the same time do not spend the same bits.
 //!
-//! The price is solved when a job begins, over the tables that stay and those that running jobs are expected to build.
-//! For a compaction that merges many of the keys, the mean over the recent past counts as well. A manual compaction of
-//! many keys is judged as if the keyspace were one run. A job of a frozen keyspace does not solve the price again; jobs
-//! of other keyspaces in its group do.
+//! The *price* is the number of block reads that one more bit of filters saves (`drumlin_policy::filter::price`). It is
+//! solved when a job begins, over the tables that stay and those that running jobs are expected to build. For a
+//! compaction that merges many of the keys, the mean over the recent past counts as well. A manual compaction of many
+//! keys is judged as if the keyspace were one run. A job of a frozen keyspace does not solve the price again; jobs of
+//! other keyspaces in its group do.
 //!
 //! A reference to a part of a table counts with the bits of its keys. The whole filter may stay cached; the ledger then
 //! underestimates its memory.
@@ -42,16 +43,16 @@ const MOST_AVERAGE: f64 = 10.0;
 const MEMORY_SHARE: f64 = 0.25;
 /// Weight of a job in the mean survival of its level.
 const SURVIVAL_WEIGHT: f64 = 0.25;
-/// Most runs of a level that the mode `monkey` counts.
+/// Maximum number of runs of a level that the mode `monkey` counts.
 const MOST_RUNS: f64 = 64.0;
-/// Facts kept for each keyspace, at most, before those of dropped keyspaces are removed: one for each level, and some.
+/// Number of facts per keyspace above which those of dropped keyspaces are removed: twice the number of levels.
 const KEPT_PER_KEYSPACE: usize = 2 * LEVELS;
 /// Lookups of a keyspace, lately or since the open, from which on the life of its tables counts. A load without reads
 /// says nothing about later reads.
 const LIFE_LOOKUPS: u64 = 50_000;
 /// A Ribbon filter may take one part in this many of the memory budget while it is built, in 8 bytes per key.
 const RIBBON_MEMORY_SHARE: u64 = 16;
-/// Change of the bits per key from which on a job of the same level is explained again.
+/// Change of the bits per key at which a job of the same level is explained again in the decision log.
 const NEWS: f64 = 0.5;
 /// Change of the budget's average, as a share, up to which a frozen price applies.
 const SAME_AVERAGE: f64 = 0.05;
@@ -83,7 +84,7 @@ pub(crate) struct MergeScope {
     pub(crate) is_manual: bool,
 }
 
-/// What a job does.
+/// Description of a job for the budget.
 pub(super) struct Work {
     pub(super) keyspace: Arc<KeyspaceState>,
     /// Level of the outputs.
@@ -95,13 +96,13 @@ pub(super) struct Work {
     pub(super) merged: Option<MergeScope>,
     /// Number of outputs expected.
     pub(super) tables: f64,
-    /// Vain lookups that the outputs are expected to get together.
+    /// Expected number of vain lookups of all outputs together.
     pub(super) empty: f64,
     /// Hull of the outputs.
     pub(super) hull: KeyRange,
-    /// What the compaction policy designs, for [`Allocation::Monkey`].
+    /// Level capacities that the compaction policy designs, for [`Allocation::Monkey`].
     pub(super) design: Vec<LevelDesign>,
-    /// Time of an unneeded block in ns; 0 if unknown.
+    /// Time of a block that a lookup searches in vain, in ns; 0 if unknown.
     pub(super) block_ns: f64,
 }
 
@@ -110,7 +111,7 @@ struct RunningJob {
     work: Work,
     /// Share of the inputs that was read when the last output was finished.
     progress: f64,
-    /// Share of the input keys that outputs of this level had lately.
+    /// Recent mean share of the input keys that survives in outputs of this level.
     survival: f64,
     /// Bits per key that are reserved for outputs that are not built yet.
     reserved: f64,
@@ -118,7 +119,7 @@ struct RunningJob {
     price: Option<Price>,
     /// Outputs so far.
     built: Ledger,
-    /// Keys of the table for which it asks for bits; 0 for none.
+    /// Keys of the table whose bits the job is asking for; 0 for none.
     asked: f64,
 }
 
@@ -128,7 +129,8 @@ impl RunningJob {
         let done = self.built.keys + self.asked;
         let keys_in = self.work.keys_in;
         let read = keys_in * self.progress;
-        // The earlier survival counts like `keys_in` keys, so that of this job has at most half of the weight.
+        // The survival of earlier jobs counts as much as `keys_in` keys, so that this job's own has at most half of the
+        // weight.
         let survival = (done + self.survival * keys_in) / (read + keys_in).max(1.0);
         done + (keys_in - read).max(0.0) * survival.min(1.0)
     }
@@ -150,7 +152,7 @@ impl RunningJob {
 struct BudgetState {
     jobs: BTreeMap<u64, RunningJob>,
     next: u64,
-    /// Last price of each group, over the lookups per key then, and the average for which it was solved.
+    /// Last price of each group, divided by the lookups per key at that time, and the average for which it was solved.
     prices: BTreeMap<Group, (Price, f64)>,
     means: BTreeMap<Group, MeanPrice>,
     /// Mean share of the input keys that outputs have, by keyspace and output level.
@@ -161,7 +163,7 @@ struct BudgetState {
 }
 
 impl BudgetState {
-    /// Removes what is known about dropped keyspaces, once that is more than about all others.
+    /// Removes the facts about dropped keyspaces once more than `KEPT_PER_KEYSPACE` for each keyspace are kept.
     fn forget_dropped(&mut self, keyspaces: &[Arc<KeyspaceState>]) {
         let most = KEPT_PER_KEYSPACE * (keyspaces.len() + 1);
         if self.survival.len().max(self.means.len()) <= most {
@@ -187,7 +189,7 @@ pub(crate) struct FilterBudget {
     state: Mutex<BudgetState>,
 }
 
-/// What a decision about filters went by, for its explanation.
+/// Inputs of a decision about filters, for its explanation in the decision log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Basis {
     pub(crate) mode: FilterMode,
@@ -207,7 +209,7 @@ pub(crate) struct Granted {
 }
 
 impl Basis {
-    /// Returns it with `bits` more bits in the ledger: those of the table that it was for.
+    /// Returns the basis with `bits` more bits in the ledger: those of the table that was decided.
     pub(super) fn with(self, bits: f64) -> Basis {
         Basis { ledger: Ledger { bits: self.ledger.bits + bits, ..self.ledger }, ..self }
     }
@@ -259,8 +261,8 @@ impl FilterBudget {
         number
     }
 
-    /// Returns the filter for an output of job `number` with `keys` keys, which `empty` lookups pass in vain.
-    /// `progress` is the share of the inputs that was read.
+    /// Returns the filter for an output of job `number` with `keys` keys and `empty` expected vain lookups. `progress`
+    /// is the share of the inputs that was read.
     pub(super) fn allot(&self, number: u64, keys: f64, empty: f64, progress: f64) -> Granted {
         let mut state = self.state.lock();
         let Some(job) = state.jobs.get_mut(&number) else {
@@ -269,7 +271,7 @@ impl FilterBudget {
         job.progress = progress;
         job.asked = keys;
         let keyspace = job.work.keyspace.clone();
-        // Below one bit per key some tables get one bit and others none, by what is left of the budget.
+        // Below one bit per key some tables get one bit and others none, depending on the rest of the budget.
         let is_alike = keyspace.options.load().filter_bits.is_some_and(|bits| bits == 0.0 || bits >= 1.0);
         if !keyspace.filters_differ() && is_alike {
             // Neither other tables nor the weight matter.
@@ -394,12 +396,12 @@ impl FilterBudget {
         let is_counted = |keyspace: &&Arc<KeyspaceState>| mode(keyspace) == Allocation::MnemosynePlus;
         let lookups = members.iter().filter(is_counted).map(|keyspace| keyspace.density.lookups() as f64);
         let per_key = all_lookups(lookups.sum()) / ledger.keys.max(1.0);
-        // As weights follow the lookups, a frozen price does too.
+        // Weights grow with the number of lookups, so a frozen price is scaled with it.
         let is_frozen = job.work.keyspace.options.load().adaptation == Adaptation::Frozen;
         if let Some((price, average)) = state.prices.get(&group).filter(|_| is_frozen)
             && (average - budget.average).abs() <= SAME_AVERAGE * average
         {
-            // The mean is of the time before, too.
+            // The mean is not updated either.
             let price = price.times(per_key);
             let mean = state.means.get(&group).copied().unwrap_or_default();
             return Some(mean.for_job(&price, None, per_key, scope_of(job, ledger.keys)));
@@ -452,7 +454,7 @@ fn price_alone(keyspace: &KeyspaceState, prior: f64, average: f64) -> Option<Pri
     solve(&density.lookups.iter().map(item).collect::<Vec<Item>>(), average * keys, BLOOM)
 }
 
-/// A run, as far as the vain lookups of all runs together depend on it.
+/// Keys, vain lookups and coverage of a run, for the estimate of [`vain_of_one_run`].
 struct VainRun {
     keys: u64,
     vain: f64,
@@ -472,8 +474,9 @@ impl VainRun {
     }
 }
 
-/// Estimates the vain lookups of `tree` if it were one run: those of the last run that lookups reach. Where that has no
-/// keys, as while the outputs of a compaction land, those of the largest other run count.
+/// Estimates the vain lookups of `tree` if it were one run: those of the largest run of the deepest level. That run may
+/// have holes, as while a compaction installs its output part by part. There, the vain lookups of the largest run above
+/// count.
 fn vain_of_one_run(tree: &Tree, density: &Density) -> f64 {
     let mut levels = tree.levels.iter().rev().filter(|level| !level.runs.is_empty());
     let of = |run: &Arc<Run>| VainRun::of(run, density);
@@ -539,7 +542,7 @@ fn outlook(job: &RunningJob, item: &Item, share: f64) -> Option<Outlook> {
     if !is_known {
         return None;
     }
-    // With the prior: the load may change.
+    // The weight includes the prior, because the load may change.
     let vain = (item.weight / (keyspace.density.lookups() as f64).max(1.0)).min(1.0);
     let probed = (hull_share(&job.work) * share).max(vain).min(1.0);
     Some(Outlook { keys: item.keys, life, vain, probed, block_ns: *block_ns })
@@ -547,9 +550,10 @@ fn outlook(job: &RunningJob, item: &Item, share: f64) -> Option<Outlook> {
 
 /// Returns the prior of a run over all keys of `keyspace`. Its group has `all_keys` keys as of the end of all `jobs`.
 ///
-/// Beside other keyspaces its keys count as of then too: the first flush has keys before the tree has. Alone, its keys
-/// in the tree count, so the price of the first flushes is lower than it should be. This makes up for a mean price that
-/// would leave a part of the budget unused (3.8 of 4 bits per key in the test of even lookups).
+/// If the group has other keyspaces, the keys of `keyspace` count as of the end of all jobs too: its first flush has
+/// keys before the tree has. A keyspace alone in its group counts the keys in its tree, so the price of the first
+/// flushes is lower than it should be. This makes up for a mean price that would leave a part of the budget unused (3.8
+/// of 4 bits per key in the test of even lookups).
 fn prior_of(jobs: &BTreeMap<u64, RunningJob>, keyspace: &Arc<KeyspaceState>, all_keys: f64) -> f64 {
     let in_tree = keys_of(keyspace);
     let of_jobs = jobs.values().filter(|job| Arc::ptr_eq(&job.work.keyspace, keyspace));
@@ -600,7 +604,7 @@ fn monkey(work: &Work, average: f64) -> Option<f64> {
     let mut items = Vec::new();
     for level in 1..=deepest {
         let LevelDesign { bytes, runs } = *work.design.get(level)?;
-        // A level without a bound, such as the last, has what it has.
+        // A level without a capacity, such as the last one, counts with its current bytes.
         let bytes = if bytes.is_finite() { bytes } else { level_bytes(&tree, level) };
         if bytes <= 0.0 {
             return None;

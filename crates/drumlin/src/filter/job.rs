@@ -1,7 +1,8 @@
 //! The filters of one job: a flush or a piece (subcompaction).
 //!
-//! For each table that the job finishes, it estimates the lookups that the table takes over from the inputs, asks the
-//! budget for bits, and reports what was built. It counts as a running job until its outputs are installed or dropped.
+//! For each table that the job finishes, [`JobFilters`] estimates the lookups that the table takes over from the
+//! inputs, asks the budget for bits, and reports the filter as built. The job counts as running until its outputs are
+//! installed or dropped.
 
 use super::budget::{Basis, FilterBudget, Granted, LeavingPart, MergeScope, Work};
 use super::lineage::{Lineage, MergedPart};
@@ -20,7 +21,7 @@ use drumlin_types::contract::{LevelDesign, LookupStats};
 use drumlin_types::{Key, KeyRange};
 use std::fmt::Write as _;
 
-/// Most outputs that a job is expected to have. With more, each is a negligible part of all tables.
+/// Upper bound on the expected number of outputs of a job. With more, each is a negligible part of all tables.
 const MOST_TABLES: u64 = 1024;
 
 /// What a job merges.
@@ -37,9 +38,9 @@ pub(crate) struct OutputTarget {
     pub(crate) level: u8,
     /// Size at which a table is cut, in bytes.
     pub(crate) file_bytes: u64,
-    /// What the compaction policy designs.
+    /// Target shape of the levels that the compaction policy designs.
     pub(crate) design: Vec<LevelDesign>,
-    /// Mean time of an unneeded block in ns; 0 if unknown.
+    /// Mean time of a block that a lookup searches in vain, in ns; 0 if unknown.
     pub(crate) block_ns: f64,
 }
 
@@ -64,11 +65,12 @@ pub(crate) struct JobFilters {
     entries: u64,
     /// Lookups of each part when the job began.
     lookups: Vec<LookupStats>,
-    /// Where lookups were when the job began.
+    /// Density of the keyspace's lookups when the job began.
     density: Density,
     outputs: Vec<BuiltFilter>,
     basis: Option<Basis>,
-    /// Levels of the inputs that are merged as a whole, and the number of lookups that each has lived for.
+    /// Lives of the inputs that this job merges to their end: the level of each, and the number of lookups that it
+    /// lived for.
     deaths: Vec<(u8, u64)>,
     is_done: bool,
 }
@@ -151,7 +153,7 @@ impl JobFilters {
         self.budget.built(self.number, keys, bits);
     }
 
-    /// Notes that all outputs were built. Returns what they take over, and the parts that were merged.
+    /// Notes that all outputs were built. Returns their lineage, and the parts that were merged.
     pub(crate) fn finish(
         &mut self,
         tables: &TableCache,
@@ -169,14 +171,15 @@ impl JobFilters {
         }
     }
 
-    /// Begins to count the lives of the outputs, and keeps those of the inputs until the outputs are installed.
+    /// Starts the lives of the outputs. Computes those of the inputs, which end when the outputs are installed.
     fn note_lives(&mut self, outputs: &[Arc<FileMeta>]) {
         let now = self.keyspace.density.all();
         outputs.iter().for_each(|file| file.access.born(now));
         let MergedInputs::Parts(parts, _) = &self.inputs else { return };
-        // Of a file that is merged part by part, the last part counts.
+        // A file that is merged part by part counts once, with its last part.
         let whole = parts.iter().filter(|part| part.entries == part.file.counts.entries);
-        // Of a table that was there at the open, only a lower bound is known. It counts if it is above the mean.
+        // Of the life of a table from before the open, only a lower bound is known. It counts if no mean is known, or
+        // if it is not below the mean.
         let counts =
             |level: u8, life: u64| self.keyspace.lives.of(level).is_none_or(|mean| life as f64 >= mean);
         self.deaths = whole
@@ -201,8 +204,8 @@ impl JobFilters {
         self.budget.end(self.number, self.is_done);
     }
 
-    /// Explains the bits of the outputs, unless all tables have the same, or the last job of this level that was
-    /// explained gave about as many.
+    /// Returns an explanation of the outputs' bits for the decision log. Returns `None` if all tables have equal bits,
+    /// or if the last explained job of this level gave about as many.
     pub(crate) fn explain(&self) -> Option<(String, String)> {
         let basis =
             self.basis.filter(|basis| basis.mode != FilterMode::Uniform && !self.outputs.is_empty())?;
@@ -321,7 +324,7 @@ fn leaving(part: &MergedPart) -> LeavingPart {
     }
 }
 
-/// Returns the present lookups of each part: its share of those of its file.
+/// Returns the current lookups of each part: its share of the lookups of its file.
 fn lookups_of(parts: &[MergedPart], density: &Density) -> Vec<LookupStats> {
     let of_part = |part: &MergedPart| {
         let rest = part.file.counts.entries.saturating_sub(part.entries);

@@ -1,9 +1,9 @@
-//! The lookups that the outputs of a piece (subcompaction) take over from its inputs.
+//! Lineage: the lookup statistics that the outputs of a piece (subcompaction) take over from its inputs.
 //!
 //! The shares are found when the piece ends, before any lock is taken, since they need the index of each input. They
 //! are applied when the outputs are installed, to the counts of that moment (`drumlin_policy::filter::inherit`).
 //!
-//! Statistics are advice: where an index cannot be read, entries are taken to lie evenly.
+//! Statistics are advisory: if an index cannot be read, entries are assumed to be evenly spread.
 
 use crate::table::{Table, TableCache};
 use crate::version::FileMeta;
@@ -15,7 +15,7 @@ use drumlin_types::contract::LookupStats;
 use drumlin_types::{Key, KeyRange};
 
 /// Largest number of parts whose indexes are searched. With more parts, which may not all be open at once, entries are
-/// taken to lie evenly between the bounds of a part.
+/// assumed to be evenly spread between the bounds of a part.
 const MOST_SEARCHED: usize = 16;
 
 /// Part of a file that a piece merges.
@@ -44,14 +44,15 @@ impl<'a> RankedPart<'a> {
         RankedPart { part, scale: KeyScale::of(&part.range), table }
     }
 
-    /// Returns the number of entries below `key`, or of all for `None`: of the table by its index, or of the part.
+    /// Returns the number of entries below `key`, or of all entries for `None`. Counts the entries of the whole table
+    /// if its index is searched, and those of the part otherwise.
     fn rank(&self, key: Option<&[u8]>) -> f64 {
         let searched = self.table.as_ref();
         let Some(key) = key else {
             return searched.map_or(self.part.entries as f64, |_| self.part.file.table_entries as f64 + 1.0);
         };
         let below = if *key <= *self.part.range.start { 0.0 } else { self.scale.below(key) };
-        // The index counts whole blocks. Inside a block, entries lie evenly.
+        // The index counts whole blocks. Inside a block, the fraction `below` orders the keys.
         let rank = searched.and_then(|table| table.rank_by_index(key).ok());
         rank.map_or_else(|| self.part.entries as f64 * below, |rank| rank as f64 + below)
     }
@@ -80,8 +81,7 @@ impl Lineage {
         Lineage(taken(&parts, searched(parts.len(), tables), &bounds, density))
     }
 
-    /// Estimates the lookups that an output on the keys of `range` will let pass in vain. `lookups` has those of each
-    /// part.
+    /// Estimates the vain lookups of an output on the keys of `range`. `lookups` holds the lookups of each part.
     pub(crate) fn empty_in(
         range: &KeyRange,
         parts: &[MergedPart],
@@ -109,7 +109,7 @@ impl Lineage {
         inherit::total(&taken[1], &lookups, 0.0, 0.0).empty
     }
 
-    /// Estimates the lookups that the outputs of all `parts` together will let pass in vain. Searches no index.
+    /// Estimates the vain lookups of the outputs of all `parts` together. Searches no index.
     pub(crate) fn empty_of_all(parts: &[MergedPart], lookups: &[LookupStats], density: &Density) -> f64 {
         if lookups.iter().all(|lookups| lookups.empty <= 0.0) {
             return 0.0;
@@ -119,9 +119,9 @@ impl Lineage {
         inherit::total(&taken[0], lookups, 0.0, 0.0).empty
     }
 
-    /// Returns the lookups that output `number` takes over. `parts` has the present lookups of each part, `between` is
-    /// the number of lookups that runs between the inputs answer on its keys, and `dropped` is the share of the inputs'
-    /// tombstones that the piece has dropped.
+    /// Returns the lookups that output `number` takes over. `parts` holds the current lookups of each part. `between`
+    /// is the number of lookups on its keys that are answered by runs which lookups reach between the inputs. `dropped`
+    /// is the share of the inputs' tombstones that the piece has dropped.
     pub(crate) fn total(
         &self,
         number: usize,

@@ -1,4 +1,4 @@
-//! Filter bits: which lookups tables get, and how many bits their filters have.
+//! Filter bits: the lookups that tables are expected to serve, and the bits of their filters.
 //!
 //! ```text
 //!   sampled lookups ──► version::file, stats::density ──► lineage: what merged tables take over

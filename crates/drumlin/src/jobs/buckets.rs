@@ -16,22 +16,24 @@ use drumlin_types::Key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Largest number of buckets of a keyspace in which the density of its lookups is counted. Equal bounds count once.
+/// Maximum number of buckets in which the lookups of a keyspace are counted.
 const BUCKETS: usize = 256;
-/// Samples of keys for each bucket. With one, buckets of several runs would be unequal: one could have the keys of one
-/// sample of each run.
+/// Key samples for each bucket. With a single one, the buckets of several runs would be unequal: a bucket could hold
+/// the keys between two samples of every run.
 const SAMPLES_PER_BUCKET: usize = 4;
-/// Fewest keys between two samples of a run. The index of a table tells keys apart by blocks, which have about as many.
+/// Minimum number of keys between two samples of a run. A block holds about as many keys, and an index does not tell
+/// the keys of one block apart.
 const LEAST_KEYS: f64 = 64.0;
-/// Fewest samples in a table for which its index is read. In a table with fewer, samples are estimated from its bounds.
+/// Number of samples in a table at which its index is read. In a table with fewer, samples are estimated from its
+/// bounds.
 const LEAST_IN_TABLE: usize = 4;
-/// Resolution of places that are estimated from the bounds of a table.
+/// Number of equal parts of a table's bounds that an estimated sample can fall between.
 const PARTS: u64 = 1 << 20;
-/// Bytes of a key between two buckets beyond what it shares with the one before.
+/// Maximum number of bytes of a split after the prefix that it shares with the previous one.
 const SPLIT_BYTES: usize = 16;
-/// Bytes of all keys between buckets. With longer keys there are fewer buckets.
+/// Maximum number of bytes of all splits of a keyspace. With longer splits there are fewer buckets.
 const MOST_SPLIT_BYTES: usize = 64 << 10;
-/// Change of the number of keys after which the buckets are renewed, as a share.
+/// Relative change of the number of keys after which the buckets are renewed.
 const RENEWED_AT: f64 = 0.25;
 
 impl Store {
@@ -60,12 +62,12 @@ impl Store {
     fn buckets_of(&self, tree: &Tree) -> Buckets {
         let splits = splits(tree, |file, share| {
             let key = file.table.open(&self.files.tables).and_then(|table| {
-                // The reference may be to a part of the table.
+                // The reference may cover only a part of the table.
                 let before = if file.is_narrowed() { table.rank_by_index(&file.bounds.start)? } else { 0 };
                 let rank = before as f64 + share * file.counts.entries as f64;
                 table.key_near(rank / (file.table_entries as f64).max(1.0))
             });
-            // Without its index, samples are estimated from the bounds of the file.
+            // If the index cannot be read, samples are estimated from the bounds of the file.
             key.ok().flatten()
         });
         Buckets::new(splits)
@@ -75,9 +77,10 @@ impl Store {
 /// Returns the keys that divide the keys of `tree` into buckets of about equally many keys. `key_near` returns a key
 /// near a share of the entries of a file.
 ///
-/// All runs count, not the largest alone: a run that a compaction reads or writes has holes, whose keys are in other
-/// runs. Where indexes are read and entries are equally large, buckets of one run are equal, and with several a bucket
-/// has at most the keys of one sample more for each run. Estimated samples can lie where a table has no keys.
+/// All runs count, not only the largest: a run that a compaction reads or writes has holes, whose keys are in other
+/// runs. If all samples come from indexes and entries are equally large, the buckets of a single run are equal. With
+/// several runs, a bucket has at most one sample interval of keys more for each run. Estimated samples can lie where a
+/// table has no keys.
 fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> Vec<Key> {
     let key_of = |Sample { file, share, is_read }: Sample<'_>| {
         let bounds = &file.bounds;
@@ -95,13 +98,13 @@ fn splits(tree: &Tree, key_near: impl Fn(&FileMeta, f64) -> Option<Vec<u8>>) -> 
     let mut runs: Vec<_> = samples(tree).into_iter().map(|run| run.into_iter().map(key_of)).collect();
     let next = |(run, samples): (usize, &mut _)| Iterator::next(samples).map(|key| Reverse((key, run)));
     let mut heads: BinaryHeap<_> = runs.iter_mut().enumerate().filter_map(next).collect();
-    // The whole key of the last split, not what is kept of it: shortened keys have less in common.
+    // The last split as a whole key, not as the shortened key that is kept: shortened keys share a shorter prefix.
     let mut last =
         tree.files().map(|(_, _, file)| &file.bounds.start).min().map_or_else(Vec::new, |key| key.to_vec());
     let (mut splits, mut seen) = (Vec::with_capacity(BUCKETS), 0);
     while let Some(Reverse((key, run))) = heads.pop() {
         if let Some(Reverse((following, _))) = next((run, &mut runs[run])) {
-            // Estimates of places can be out of order where some of a file are read and others are not.
+            // Samples can be out of order if some of a file are read from its index and others are estimated.
             heads.push(Reverse((if following < key { key.clone() } else { following }, run)));
         }
         seen += 1;
@@ -125,7 +128,7 @@ struct Sample<'a> {
     file: &'a FileMeta,
     /// Share of the entries before it.
     share: f64,
-    /// Whether the index of the file says which key is there.
+    /// Whether its key is read from the index of the file.
     is_read: bool,
 }
 
@@ -134,7 +137,8 @@ fn samples(tree: &Tree) -> Vec<Vec<Sample<'_>>> {
     let keys = tree.filters().keys;
     let most = (keys / LEAST_KEYS).clamp(1.0, (BUCKETS * SAMPLES_PER_BUCKET) as f64).floor();
     let step = keys / most;
-    // Keys of runs and files before this one. A run goes on from the one before, so that small runs count too.
+    // `before` counts the keys of all runs and files before this one. Sampling continues from run to run, so that small
+    // runs count too.
     let (mut before, mut taken) = (0.0, 0.0);
     let mut runs = Vec::new();
     for run in tree.levels.iter().flat_map(|level| &level.runs) {

@@ -16,7 +16,7 @@
 //! - by the commit that finds it full (`write/commit_lock.rs`),
 //! - by a writer that finds all memtables together full and none sealed (`ops/admission.rs`),
 //! - when the log is too long (`store/log.rs`) or finds no disk space (`store/space.rs`),
-//! - by a flush that a program asks for, a checkpoint and a compaction by hand (`ops`).
+//! - by a manual flush, a checkpoint and a manual compaction (`ops`).
 
 use super::inherit::inherit_flush;
 use crate::background::{Lane, Step};
@@ -93,17 +93,17 @@ impl FlushLane {
         Ok(Step::More)
     }
 
-    /// Makes a step of `job`. Returns it unless it is done.
+    /// Runs one step of `job`. Returns the job unless it is done.
     fn go_on(&self, mut job: FlushJob) -> Result<Option<FlushJob>> {
         let merge = job.merge.as_mut().expect("a running job has its merge");
         let before = merge.bytes_written();
         let progress = self.store.step_merge(merge)?;
-        // A flush never waits for the rate limit. The bytes that it writes are charged to the compactions.
+        // A flush never waits for `background_rate`. Its bytes count towards the limit, so compactions wait for them.
         self.store
             .throttles
             .background
             .pay(merge.bytes_written().saturating_sub(before), self.store.files.now());
-        // Finished tables are counted in `obsolete`.
+        // The reservation covers unfinished files only: `obsolete` counts the bytes of finished tables.
         let bytes = bytes_of(&job.memtables).saturating_sub(merge.bytes_finished());
         self.store.disk_budget.lower_for_flush(bytes);
         if progress != Progress::Done {
@@ -128,19 +128,19 @@ impl FlushLane {
         Ok(None)
     }
 
-    /// Returns the step of a lane without a job: it waits for the keyspaces that rest.
+    /// Returns the step of a lane without a job: it waits until the first back-off ends.
     fn rest(&self) -> Step {
         self.resting.lock().values().min().map_or(Step::Idle, |until| Step::Until(*until))
     }
 
-    /// Returns whether a keyspace that does not rest has a memtable to flush.
+    /// Returns whether a keyspace that is not backing off has a memtable to flush.
     fn others_wait(&self) -> bool {
         let resting = self.still_resting();
         let waits = |k: &Arc<KeyspaceState>| !resting.contains(&k.id) && k.has_sealed();
         self.store.keyspaces().iter().any(waits)
     }
 
-    /// Returns the keyspaces whose next attempt is not due yet.
+    /// Returns the keyspaces that are backing off after a failed flush.
     fn still_resting(&self) -> BTreeSet<KeyspaceId> {
         let mut resting = self.resting.lock();
         if resting.is_empty() {
@@ -152,8 +152,8 @@ impl FlushLane {
     }
 
     /// Starts the next flush, for the keyspace whose oldest sealed memtable reaches furthest back in the log, among
-    /// those that do not rest after a failure. Small memtables that were sealed during the previous flush are flushed
-    /// together: flushing all of them as one run costs no more syncs than flushing one.
+    /// those that are not backing off. Small memtables that were sealed during the previous flush are flushed together:
+    /// flushing all of them as one run costs no more syncs than flushing one.
     fn begin(&self) -> Result<Option<FlushJob>, FlushFailure> {
         let store = &self.store;
         store.relieve_log();
@@ -443,7 +443,7 @@ fn sealed_text(memtables: &[Arc<Memtable>], max_seq: Seq) -> String {
     }
 }
 
-/// Marks that a flush adds to its edit besides files.
+/// Sequence number and log floor that a flush adds to its edit besides files.
 pub(crate) struct FlushMark {
     pub(crate) keyspace: drumlin_types::KeyspaceId,
     pub(crate) seq: Seq,

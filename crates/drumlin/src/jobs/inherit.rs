@@ -1,8 +1,9 @@
-//! Lookup statistics of new files: what they take over when they replace others.
+//! Lookup statistics of new files: the counts that they inherit from the files that they replace.
 //!
-//! A flush gets the lookups that no memtable answered. The outputs of a piece (subcompaction) and the remaining parts
-//! of its inputs share the counts that the inputs have at the moment of the install. Together they keep all found
-//! lookups, and of the vain lookups those of the last input. The rules are in `drumlin_policy::filter::inherit`.
+//! The tables of a flush start with the lookups that no memtable answered. The outputs of a piece (subcompaction) and
+//! the remaining parts of its inputs share the counts that the inputs have at the moment of the install. Together they
+//! keep all lookups that found a version. Of the vain lookups they keep those of the last input that a lookup reaches.
+//! The rules are in `drumlin_policy::filter::inherit`.
 
 use crate::compaction::executor::{Finished, InputCount};
 use crate::keyspace::KeyspaceState;
@@ -23,8 +24,8 @@ pub(crate) fn inherit_flush(keyspace: &KeyspaceState, files: &[Arc<FileMeta>]) {
     files.iter().zip(&lookups).for_each(|(file, lookups)| file.access.inherit(lookups));
 }
 
-/// Gives the outputs of a piece, and the parts of its inputs that stay, the lookups of the inputs. `edit` has the
-/// removal of the inputs and the parts that stay. The outputs go to `level`.
+/// Gives the outputs of a piece, and the parts of its inputs that stay, the lookups of the inputs. `edit` removes the
+/// inputs and adds the parts that stay. The outputs go to `level`.
 pub(crate) fn inherit_piece(
     keyspace: &KeyspaceState,
     tree: &Tree,
@@ -82,7 +83,8 @@ fn divide(tree: &Tree, edit: &KeyspaceEdit, counts: &[InputCount], density: &Den
     parts
 }
 
-/// Returns the files of `level` that are no inputs, and that lookups reach after the first and before the last input.
+/// Returns the files of `level` that are no inputs, and that lookups reach after the first input of all levels and
+/// before the last input in `level`.
 fn between<'a>(
     tree: &'a Tree,
     edit: &KeyspaceEdit,

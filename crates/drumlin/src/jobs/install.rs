@@ -2,8 +2,8 @@
 //!
 //! A finished piece is installed once the earlier pieces that it waits for are installed. Until then its output is
 //! *held*. No thread blocks for it: the thread that installs a piece also installs all pieces that this makes ready. A
-//! piece that waits in vain, or too long, *lands*: its output replaces its inputs in their own level. Later the output
-//! *sinks* to the output level by an edit alone.
+//! piece whose install stays blocked, or is delayed too long, *lands*: its output replaces its inputs in their own
+//! level. Later the output *sinks* to the output level by an edit alone.
 //!
 //! An install removes the parts of the inputs in the piece's key range from the tree. The rest of a file on either side
 //! stays, as references with narrower bounds and exact entry counts. The outputs join the ticket's run. Nothing is
@@ -143,7 +143,7 @@ impl InstallEdit {
         self.files.iter().map(|file| file.id()).collect()
     }
 
-    /// Returns the position of the outputs, for a piece that has landed.
+    /// Returns the tables and bounds of the outputs, for a piece that has landed.
     fn spans(&self) -> Vec<FileSpan> {
         let span = |file: &Arc<FileMeta>| FileSpan {
             level: self.level,

@@ -1,11 +1,11 @@
 //! Lookup statistics over time: old lookups decay, and the counts survive a restart.
 //!
-//! Reads count one lookup in sixteen at the file references that it reaches (`version::file`). A maintenance step
-//! decays all counts to half within [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen epochs, so that they
-//! describe the recent past. A step ends one epoch at most, however many lookups there were, and with readers alone
-//! steps are 50 ms apart: so a half-life takes 0.8 s at least. The end of an epoch also decides for which files lookups
-//! skip the filter (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they
-//! are written at close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
+//! Reads count one lookup in sixteen at the file references that it reaches (`version::file`). All counts decay, so
+//! that they describe the recent past. Their half-life is [`HALF_LIFE_PER_FILE`] lookups per live file, in sixteen
+//! epochs. A maintenance step ends at most one epoch, however many lookups there were. With readers alone, steps are 50
+//! ms apart, so a half-life takes at least 0.8 s. The end of an epoch also decides for which files lookups skip the
+//! filter (`drumlin_policy::filter::skip`). The counts are advisory. A manifest snapshot holds them, and they are
+//! written at close and once in each half-life, at most once in ten seconds. A crash loses the counts since then.
 
 use crate::base::error::Result;
 use crate::options::Adaptation;
@@ -44,7 +44,8 @@ impl Store {
         let block_ns = self.costs.vain_block_ns();
         for (keyspace, view) in keyspaces.iter().zip(&views) {
             let is_frozen = keyspace.options.load().adaptation == Adaptation::Frozen;
-            // Counts decay in a frozen keyspace too, so a filter that is skipped there is still judged.
+            // Counts decay in a frozen keyspace too. So a filter that is skipped there is still judged, and may be used
+            // again.
             let judged = view.tree.files().map(|(_, _, file)| file);
             judged
                 .filter(|file| !is_frozen || file.skips_filter())
@@ -84,8 +85,8 @@ impl Store {
     }
 }
 
-/// Decides by its recent lookups whether lookups skip the filter of `file`. `block_ns` is the time of an unneeded
-/// block.
+/// Decides by its recent lookups whether lookups skip the filter of `file`. `block_ns` is the time of a block that a
+/// lookup searches in vain.
 fn judge_filter(file: &FileMeta, block_ns: f64) {
     let LookupStats { empty, found, .. } = file.lookups();
     let until = match file.filter_bits > 0.0 {

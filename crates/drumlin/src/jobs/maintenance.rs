@@ -105,7 +105,7 @@ impl MaintenanceLane {
 
     fn try_step(&self) -> Result<Step> {
         let store = &self.store;
-        // Versions that a reader could not drop in time hold obsolete files.
+        // Retired views and trees that readers have not dropped when they unpinned may still hold obsolete files.
         store.files.cache.epochs().collect();
         if let Some(file) = store.files.obsolete.next(store.files.now()) {
             store.remove_obsolete(&file);
@@ -120,7 +120,7 @@ impl MaintenanceLane {
         if has_worked {
             return Ok(Step::More);
         }
-        // Trainings may follow each other without a pause. Searches go on beside them.
+        // Training steps may follow each other without a pause, so each step also lets the searches continue.
         let has_trained = store.train_lifetimes()?;
         let step = self.search.lock().step(store)?;
         if has_trained {
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Lifetimes that a newer version saved are told of once and learned anew. They do not matter if the keyspace
+    /// Lifetimes that a newer version saved are reported once and learned anew. They do not matter if the keyspace
     /// separates no values any more.
     #[test]
     fn saved_lifetimes_of_another_version_are_ignored() {

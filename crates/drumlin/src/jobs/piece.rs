@@ -172,7 +172,8 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     // Copies need disk space before they free any.
     if !store.health.lacks_space() {
         let options = keyspace.options.load();
-        // What a compaction for value files copies was limited when they were chosen.
+        // The files of a compaction for value files were chosen within a limit on the copied bytes, so its pieces need
+        // none.
         let is_limited = collected.is_none();
         let chosen = |files: Arc<BTreeSet<ValueFileId>>| {
             files.iter().filter(|id| values.contains_key(id)).copied().collect()
@@ -307,8 +308,8 @@ impl Lane for CompactionLane {
 }
 
 impl Store {
-    /// Commits every install of any keyspace that may be made now. So outputs that were held too long land although no
-    /// other piece ends.
+    /// Commits every install of any keyspace that may be made now. So outputs that were held too long are installed in
+    /// the level of their inputs, even if no other piece ends.
     fn install_all_ready(&self) {
         if self.held.lock().is_empty() {
             return;

@@ -1,12 +1,12 @@
 //! Searches that policies ask for, carried out in small steps when nothing else is to be done.
 //!
 //! Each keyspace has at most one running search; a newer one replaces it. The [budget](SearchBudget) decides how much
-//! time searches get and which kind goes on. Of one kind, the oldest goes on. When no time is left, the policy uses the
-//! best answer so far while the search waits. On a simulated clock steps take no time, so each is charged a fixed time,
-//! and a run is the same each time.
+//! time searches get, and whether an urgent or a calm one runs next. Of one kind, the oldest runs. When no time is
+//! left, the policy uses the best answer so far while the search waits. On a simulated clock steps take no time, so
+//! each is charged a fixed time, and a run is the same each time.
 //!
-//! The control lock is taken only when a policy asked for something else, or when there is an answer for it, not for
-//! each step.
+//! The control lock is not taken for each step: only when the requested searches have changed, or when there is an
+//! answer for a policy.
 //!
 //! The last answer is made durable with the policy's state. A search that panics disables its policy, as any other
 //! panic of a policy does.
@@ -39,7 +39,7 @@ struct RunningSearch {
     /// Identifies the keyspace's policy that asked.
     policy: u64,
     task: Box<dyn SearchTask>,
-    /// Whether the policy got the best answer so far while there was no time left.
+    /// Whether the policy has received the best answer so far, because no time was left.
     told: bool,
 }
 

@@ -382,7 +382,7 @@ fn a_bulk_load_that_is_compacted_has_the_whole_budget() {
         let filters = keys.state.view().tree.filters();
         filters.bits / filters.keys
     };
-    // The first compaction has as inputs what another budget built.
+    // The inputs of the first compaction were built under another budget.
     for _ in 0..2 {
         overwrite_and_compact(&keys);
         assert!((9.5..11.5).contains(&bits()), "{} bits per key", bits());
