@@ -161,7 +161,7 @@ impl Store {
         Ok(())
     }
 
-    /// Tells the monitor of the simulated disk which files `edit` depends on, and which ones it makes obsolete.
+    /// Reports to the monitor of the simulated disk which files `edit` depends on, and which ones it makes obsolete.
     fn note_to_monitor(&self, edit: &Edit) -> Result<()> {
         let added: Vec<PathBuf> = edit.changes.iter().filter_map(|change| self.added_file(change)).collect();
         self.files.env.note(Note::EditAdds { files: &added });
@@ -180,7 +180,7 @@ impl Store {
         Ok(())
     }
 
-    /// Tells the log which floor a durable edit has recorded.
+    /// Reports to the log which floor a durable edit has recorded.
     fn note_floor(&self, edit: &Edit) {
         for change in &edit.changes {
             if let Change::LogFloor(floor) = change {

@@ -19,8 +19,8 @@ pub(crate) struct Health {
     times_freed: atomic::AtomicU64,
     /// Whether the last flush failed for lack of disk space.
     pub(crate) disk_full: atomic::AtomicBool,
-    /// Whether the last log segment that a write needed found no disk space. Only a segment that finds some ends this:
-    /// until then every compaction under way is needed, and not just the next one.
+    /// Whether the last log segment that a write needed found no disk space. Only a segment that finds space clears it:
+    /// until then all compactions under way are needed, not only the next one.
     pub(crate) log_full: atomic::AtomicBool,
     /// Whether the last compaction failed for lack of disk space. Finished outputs that wait are then installed early,
     /// to free their inputs.

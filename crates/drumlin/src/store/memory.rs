@@ -22,8 +22,8 @@ use crate::table::BlockCache;
 use drumlin_env::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use drumlin_env::sync::{Arc, Mutex};
 
-/// A step is one part in this many of the memtables' limit. The charge for trees is a multiple of it; the reserve moves
-/// by at least one, unless it reaches a bound. So the cache is seldom resized.
+/// A step is one part in this many of the memtables' limit. The charge for trees is a multiple of a step. The reserve
+/// moves by at least one step, unless it reaches a bound. So the cache is seldom resized.
 const STEPS: usize = 16;
 /// The cache keeps one part in this many of its smallest size, however large the trees are.
 const CACHE_LEAST_SHARE: usize = 4;
@@ -71,8 +71,8 @@ impl Shares {
     }
 
     /// Admits a large write of `bytes` if memtables, which hold `held`, and admitted writes then stay within `most`.
-    /// Returns whether the write was admitted. If nothing is held, any write is. Its bytes are apart from the
-    /// memtables' reserve, and are to be released.
+    /// Returns whether the write was admitted. If nothing is held, any write is admitted. Its bytes are not part of the
+    /// memtables' reserve. The caller must release them.
     pub(crate) fn admit_write(&self, bytes: usize, most: usize, held: impl Fn() -> usize) -> bool {
         let _admission = self.admission.lock();
         let taken = self.taken(held);
@@ -85,7 +85,7 @@ impl Shares {
 
     /// Returns the bytes that memtables, which hold `held`, and large writes take together.
     pub(crate) fn taken(&self, held: impl Fn() -> usize) -> usize {
-        // In this order: a write releases its bytes when a memtable has them.
+        // The order matters: a write releases its bytes only once a memtable holds them, so no write is missed.
         let admitted = self.writes.load(Acquire);
         admitted + held()
     }
@@ -126,8 +126,8 @@ impl Shares {
         }
     }
 
-    /// Charges for trees, which take the `bytes` that are returned under the lock: of two changes at once, the later
-    /// counts. What trees take below one step is left to the part for compactions.
+    /// Charges for the memory of trees. Calls `bytes` under the lock, so that the later of two concurrent calls counts.
+    /// Charges whole steps only: the part for compactions bears the rest.
     pub(crate) fn hold_trees(&self, bytes: impl Fn() -> usize) {
         let _moving = self.moving.lock();
         let bytes = bytes();

@@ -212,7 +212,7 @@ impl Store {
         self.keyspaces.load()
     }
 
-    /// Charges for the memory that trees and lifetimes of values take. To be called when trees were replaced.
+    /// Charges for the memory that trees and lifetimes of values take. Must be called after trees were replaced.
     pub(crate) fn charge_trees(&self) {
         self.memory.hold_trees(|| tree_bytes(&self.keyspaces()) + self.lifetimes.bytes());
     }
@@ -251,7 +251,7 @@ impl Store {
         self.poison(&Error::new(ErrorKind::Bug, what));
     }
 
-    /// Returns whether events are reported to anybody. Otherwise they need not be made.
+    /// Returns whether there is an event listener. Without one, events need not be created.
     pub(crate) fn has_listener(&self) -> bool {
         self.components.listener.is_some()
     }

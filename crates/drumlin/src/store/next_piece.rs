@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_COPIED: u64 = 256 << 20;
 /// Bytes of input that a piece is cut to at most.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Fractions of `disk_budget` that a piece reads and that a table takes at most, as divisors, and their lower bound.
+/// A piece reads at most one part in `PIECE_SHARE` of `disk_budget`, and a table takes at most one part in
+/// `FILE_SHARE`. `LEAST_SHARE` is the lower bound of both limits.
 const PIECE_SHARE: u64 = 32;
 const FILE_SHARE: u64 = 32;
 const LEAST_SHARE: u64 = 64 << 10;
@@ -92,15 +93,16 @@ impl Store {
     }
 
     /// Returns how many bytes of values one piece may copy from value files with much garbage. No space is reserved for
-    /// them, so under a disk budget they are few. They are a part of what flushes and compactions under way leave,
-    /// this piece included, since several pieces may copy at the same time.
+    /// copies, so under a disk budget the number is small. It is a share of the space that flushes and running
+    /// compactions, this piece included, leave free: several pieces may copy at the same time.
     pub(crate) fn room_for_copies(&self) -> u64 {
         let spare = self.space_for_compactions();
         let left = spare.saturating_sub(self.control.lock().reserved(spare));
         (left / self.slots.count().max(1) as u64).min(self.share_of_disk(FILE_SHARE)).min(MOST_COPIED)
     }
 
-    /// Returns the largest length of a table. Under a disk budget, a compaction in key order soon frees such tables.
+    /// Returns the largest length of a table. It is small under a disk budget, so that a compaction, which works in key
+    /// order, soon frees its first tables.
     fn most_file_bytes(&self) -> u64 {
         self.share_of_disk(FILE_SHARE)
     }
@@ -117,8 +119,9 @@ impl Store {
         self.sizes.jobs / self.slots.count().max(1)
     }
 
-    /// Returns the bytes that a compaction of `runs` runs may read ahead in each of them. A quarter of its memory:
-    /// while a cursor reads, the bytes that it read before are still in use, and the output needs the other half.
+    /// Returns the bytes that a compaction of `runs` runs may read ahead in each of them. Together that is a quarter of
+    /// its memory: while a cursor reads, the bytes of its previous read are still in use, and the output needs the
+    /// other half.
     pub(crate) fn compaction_readahead(&self, runs: usize) -> usize {
         self.job_bytes() / 4 / runs.max(1)
     }
@@ -129,7 +132,7 @@ impl Store {
     }
 
     fn scheduler_inputs(&self) -> SchedulerInputs {
-        // First, so that disk space that is freed from here on is noticed.
+        // Read first, so that disk space that is freed from here on is noticed.
         let times_freed = self.health.times_freed();
         SchedulerInputs {
             now: self.files.now(),
@@ -153,8 +156,8 @@ impl Store {
         }
     }
 
-    /// Returns what `next_piece` returns, or `None` if disk space was freed since `inputs` were read. A shortage found
-    /// in such inputs would make callers fail that wait for compactions which now have room.
+    /// Returns what `next_piece` returns, or `None` if disk space was freed since `inputs` were read. With such inputs,
+    /// a shortage could be found although compactions now have space, and callers that wait for them would fail.
     fn next_piece_from(&self, mut inputs: SchedulerInputs) -> Option<std::result::Result<PieceStart, Step>> {
         let mut control = self.control.lock();
         if inputs.times_freed != self.health.times_freed() {

@@ -2,14 +2,14 @@
 //!
 //! 1. Free space is the smaller of the free space of the file system and the rest of `disk_budget`. Log segments count
 //!    against the budget from their creation, tables from their completion, and both until they are unlinked. What
-//!    unfinished tables may take is reserved. A file that cannot be unlinked counts on and is tried again with a
+//!    unfinished tables may take is reserved. A file that cannot be unlinked still counts, and is tried again with a
 //!    growing delay.
 //! 2. Flushes come first: disk space for all memtables is kept back from compactions. A compaction starts only if the
-//!    rest has space for its input once more, beside the inputs of the running ones. Otherwise it waits, which the
-//!    decision log reports. It is checked again when files are removed, or a second later.
-//! 3. A flush that would not leave compactions a part of the budget, and what those under way may still take, fails as
-//!    on a full disk: without disk space no compaction could ever free any. While flushes fail, the space that they
-//!    cannot use is not kept back for them.
+//!    rest has space for an output as large as its input, in addition to the outputs of running compactions. Otherwise
+//!    it waits, which the decision log reports. It is checked again when files are removed, or a second later.
+//! 3. A flush must leave compactions a part of the budget, or what those under way may still take if that is more.
+//!    Otherwise it fails as on a full disk: without disk space no compaction could ever free any. While flushes fail,
+//!    the space that they cannot use is not kept back for them.
 //! 4. The log is counted at the length that it may reach, but at most an eighth of the budget: its growth must not take
 //!    the space of compactions that have begun. While flushes fail, the log cannot grow, and its real length counts.
 //! 5. Policies see the used part of the budget, with the sealed memtables that are about to become tables, and the
@@ -21,12 +21,13 @@
 //! 7. Once a flush fails, or a write finds no space for a log segment, every policy is called. If no policy plans
 //!    anything, the keyspace with the most entries outside its largest run is compacted as a whole
 //!    (`scheduler/space.rs`).
-//! 8. Policies slow writers near the end of the budget. Those that do are called once space was freed, and all after a
-//!    change of the budget. Nothing else would call the policy of a keyspace that nobody uses.
+//! 8. Policies slow writers when the budget is nearly used up. Policies that do so are called again after space was
+//!    freed, and all policies after a change of the budget. Nothing else would call the policy of a keyspace that
+//!    nobody uses.
 //!
 //! The file system is queried before the control lock is taken, so that nothing waits for a compaction or flush under
-//! the lock. The I/O under it is: edits of the manifest, reads of a block or two to count the entries of a part of a
-//! file, unlinks of outputs that cannot be installed, and the read of the manifest by `verify`.
+//! the lock. The only I/O under the lock is: edits of the manifest, reads of a block or two to count the entries of a
+//! part of a file, unlinks of outputs that cannot be installed, and the read of the manifest by `verify`.
 
 use super::{Store, left_to_compactions};
 use crate::base::error::{Error, ErrorKind, Result};
@@ -38,7 +39,7 @@ use crate::version::ObsoleteFile;
 use drumlin_env::sync::{Arc, atomic};
 use drumlin_types::contract::LimitView;
 
-/// Fraction of the budget that is reserved for the log at most, as a divisor.
+/// At most one part in this many of the budget is reserved for the log.
 const LOG_RESERVE: u64 = 8;
 
 /// Returns the bytes that a flush of `memtables` may write.
@@ -103,7 +104,8 @@ impl Store {
         self.health.log_full.store(false, atomic::Ordering::Release);
     }
 
-    /// Has all policies called soon: only compactions can free disk space, or the budget has changed.
+    /// Schedules a call of every policy, because only compactions can free disk space, or because the budget has
+    /// changed.
     pub(crate) fn call_policies_for_space(&self) {
         self.control.lock().keyspaces.iter_mut().for_each(KeyspaceControl::call_policy_soon);
         self.background.wake();
@@ -121,15 +123,16 @@ impl Store {
         }
     }
 
-    /// Reserves disk space to flush all of `memtables` together. Returns whether it did. Otherwise one of them is to be
-    /// flushed.
+    /// Reserves disk space to flush all of `memtables` together. Returns whether it did. If not, only one of them is to
+    /// be flushed.
     pub(crate) fn may_flush_all(&self, memtables: &[Arc<Memtable>]) -> bool {
         if self.options.load().disk_budget == 0 && self.health.disk_full.load(atomic::Ordering::Acquire) {
             // The disk had no space for the last flush. Spare segments take what one memtable may need.
             self.release_spare_log();
             return false;
         }
-        // An exceeded budget is reached again by compactions, and few runs are compacted sooner.
+        // Only compactions bring use back below an exceeded budget. They do so sooner if one flush writes all memtables
+        // as one run.
         let log = || self.commit_lock.state.lock().log.bytes_on_disk();
         self.try_reserve_for_flush(memtables).is_ok()
             || self.disk_budget.is_exceeded(log()) && self.reserve_as_last_resort(memtables)
@@ -203,8 +206,8 @@ impl Store {
         may
     }
 
-    /// Unlinks spare log segments if they take disk space that compactions need. Otherwise the log would use them
-    /// again without a look at the budget.
+    /// Unlinks spare log segments if they take disk space that compactions need. Otherwise the log would reuse them
+    /// without a check of the budget.
     pub(crate) fn trim_spare_log(&self) {
         let budget = self.options.load().disk_budget;
         if budget > 0 && self.disk_bytes().saturating_add(left_to_compactions(budget)) > budget {
@@ -252,21 +255,21 @@ impl Store {
         }
     }
 
-    /// Forgets that compactions lack disk space, with what `frees` does to free some, so that they check again. Under
-    /// one lock: callers take a shortage for final once no file is left to remove, and must not see an older one then.
-    /// The caller wakes the lanes.
+    /// Calls `frees`, which frees disk space, and clears the shortage of compactions, so that they check again. Both
+    /// happen under one lock: once no file is left to remove, callers treat a shortage as final, so they must not see
+    /// an outdated one. The caller wakes the lanes.
     pub(crate) fn forget_shortage(&self, frees: impl FnOnce()) {
         let mut control = self.control.lock();
         frees();
         control.shortage = None;
         self.health.count_freed();
-        // Without a budget no policy looks at the disk.
+        // Policies depend on disk space only under a budget.
         if self.options.load().disk_budget > 0 {
             control.recall_slowing();
         }
     }
 
-    /// Forgets that jobs lacked disk space, so that they check again.
+    /// Clears the recorded errors and shortages of disk space, so that jobs check again.
     pub(crate) fn clear_space_errors(&self) {
         self.health.space_freed();
         self.keyspaces().iter().for_each(|keyspace| keyspace.compaction_failures.space_freed());

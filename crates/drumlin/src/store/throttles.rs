@@ -1,8 +1,8 @@
 //! The write rate limit.
 //!
-//! Each policy asks for a limit in the form of a `Pace`. It, the current number of runs, and the speed of compactions
-//! give a rate. The lowest rate of all keyspaces is the writers' limit. The speed is at most `background_rate`, here
-//! and in what policies are told.
+//! Each policy asks for a limit in the form of a `Pace`. The rate follows from this limit, the current number of runs,
+//! and the speed of compactions. The lowest rate of all keyspaces is the writers' limit. The speed counts as at most
+//! `background_rate`, here and in the costs that policies receive.
 
 use crate::base::event::StallCause;
 use crate::compaction::control::Control;

@@ -1,15 +1,14 @@
 //! What an open store has learned about the lifetimes of values, and the class of each value that is written to a value
 //! file.
 //!
-//! All keyspaces share one table of recent writes, of a hundredth of the memory budget. Each keyspace has its own
-//! lifetimes, classes, watched keys and model. They are made when the first value is separated, and charged to the
+//! All keyspaces share one table of recent writes, which takes a hundredth of the memory budget. Each keyspace has its
+//! own lifetimes, classes, watched keys and model. They are made when the first value is separated, and charged to the
 //! block cache's memory. Watched keys and models of all keyspaces take at most twice as much as the table: each further
-//! keyspace watches fewer keys, and in the end none, so that it has no model.
+//! keyspace watches fewer keys. Once nothing is left, a keyspace watches none and has no model.
 //!
 //! The manifest keeps lifetimes, classes and model of a keyspace. They are saved when the store is closed, when a model
 //! is complete, when a keyspace is frozen, and with the counts of lookups; a crash loses what was learned since. Recent
-//! writes and watched keys are lost when the store is closed: until flushes meet keys again, they take them for new
-//! ones.
+//! writes and watched keys are lost when the store is closed: after that, the first flush of a key treats it as new.
 //!
 //! Lock order: `training` before `known`. No other lock is taken under them.
 
@@ -24,30 +23,32 @@ use drumlin_policy::lifetime::{
 use drumlin_types::{KeyspaceId, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fraction of the memory budget that the table of recent writes takes, as a divisor, and its most bytes.
+/// The table of recent writes takes one part in this many of the memory budget, but at most `MOST_RECENT_BYTES`.
 const RECENT_SHARE: usize = 100;
 const MOST_RECENT_BYTES: usize = 128 << 20;
 /// Bytes of all watched keys and models for each byte of the table of recent writes.
 const MODELS_SHARE: usize = 2;
-/// Most watched keys of a keyspace.
+/// Maximum number of watched keys of a keyspace.
 const MOST_WATCHED: usize = 8192;
-/// Bytes of values that a flush or compaction writes for each class: this part of `file_bytes`, as a divisor, and at
-/// most a MiB. With fewer, neighbouring classes share a file.
+/// Minimum bytes of values per class in a flush or compaction: one part in this many of `file_bytes`, but at most
+/// `MOST_CLASS_BYTES`. A job that writes fewer has fewer classes, so neighbouring ones share a file.
 const CLASS_SHARE: u64 = 16;
 const MOST_CLASS_BYTES: u64 = 1 << 20;
-/// Value files of a keyspace that are many: a class then has at least this part of the bytes of all, as a divisor.
+/// A class of a job also gets at least one part in this many of the bytes of all value files. So there are not many
+/// more value files than this.
 const MANY_FILES: u64 = 2048;
-/// Value files that one job may write in addition to one for each table. All of them are added by one edit.
+/// Maximum number of value files that one job is planned to write, but at least one for each table. All of them are
+/// added by one edit.
 const MOST_FILES: u64 = 4096;
 
 struct Known {
     recent: Option<RecentWrites>,
     keyspaces: BTreeMap<KeyspaceId, OfKeyspace>,
-    /// What was saved of keyspaces that have not used it since the open.
+    /// Saved states that their keyspaces have not used since the open.
     saved: BTreeMap<KeyspaceId, Vec<u8>>,
     /// The keyspace whose training began last.
     last_trained: KeyspaceId,
-    /// Dropped keyspaces, whose jobs may still run, and what these jobs learn.
+    /// Dropped keyspaces, whose jobs may still run. `of_dropped` takes what these jobs learn.
     dropped: BTreeSet<KeyspaceId>,
     of_dropped: OfKeyspace,
 }
@@ -63,11 +64,11 @@ impl Known {
 struct OfKeyspace {
     placer: Placer,
     most_watched: usize,
-    /// Whether nothing was learned at the last flush.
+    /// Whether the keyspace learns nothing, as of its last flush or call of [`freeze`](Lifetimes::freeze).
     is_frozen: bool,
     /// Share of the bytes of the last flush that went to value files.
     separated: f64,
-    /// What was saved before the open, while too little memory is left to watch keys.
+    /// Saved state from before the open, kept unchanged if too little memory is left to watch keys.
     unused: Option<Vec<u8>>,
 }
 
@@ -96,14 +97,14 @@ pub(crate) struct Lifetimes {
     taken: [AtomicUsize; 2],
 }
 
-/// What a flush did.
+/// Facts about a finished flush.
 pub(crate) struct FlushedValues {
     /// Largest sequence number in it.
     pub(crate) now: Seq,
     /// Bytes in memtables, and those that it wrote to value files.
     pub(crate) bytes: u64,
     pub(crate) written: u64,
-    /// Whether values have classes, so that the flush has told of the writes of watched keys.
+    /// Whether values have classes, so that the flush has reported the writes of watched keys.
     pub(crate) predicts: bool,
 }
 
@@ -111,7 +112,7 @@ pub(crate) struct FlushedValues {
 pub(crate) enum Trained {
     /// There is nothing to train.
     Nothing,
-    /// A tree more.
+    /// One more tree was grown, and no new model is in use.
     Tree,
     /// The model is complete.
     Model { keyspace: KeyspaceId, rows: usize, learned: Learned },
@@ -145,8 +146,7 @@ impl Lifetimes {
         }
     }
 
-    /// Keeps what was saved of a keyspace until it is used. Returns whether it can be: not if the bytes are of another
-    /// version.
+    /// Keeps the saved state of a keyspace until it is used. Returns whether this version can read it.
     pub(crate) fn restore(&self, keyspace: KeyspaceId, saved: &[u8]) -> bool {
         let is_known = Placer::restored(1, saved).is_some();
         if is_known {
@@ -162,8 +162,8 @@ impl Lifetimes {
         }
     }
 
-    /// Returns the state of a keyspace at its first use, with what was saved of it, and charges its memory. So idle
-    /// keyspaces take none.
+    /// Returns the state of a keyspace at its first use, restored from `saved` if possible, and charges its memory. So
+    /// idle keyspaces take none.
     fn begin(&self, saved: Option<Vec<u8>>) -> OfKeyspace {
         let taken = &self.taken[1];
         // At most half of what is left, so that further keyspaces get some.
@@ -175,7 +175,7 @@ impl Lifetimes {
         taken.fetch_add(Learner::most_bytes(most), Relaxed);
         let new = OfKeyspace::new(most);
         let placer = saved.as_ref().and_then(|saved| Placer::restored(most, saved));
-        // A model without watched keys is not used. It may be again after the next open.
+        // A model without watched keys is not used. Its saved state is kept, because the next open may use it again.
         OfKeyspace { placer: placer.unwrap_or(new.placer), unused: saved.filter(|_| most == 0), ..new }
     }
 
@@ -194,7 +194,7 @@ impl Lifetimes {
                 known.keyspaces.iter_mut().partition(|(id, _)| **id > last);
             *slot = after.into_iter().chain(before).find_map(begin);
             known.last_trained = slot.as_ref().map_or(last, |(keyspace, _)| *keyspace);
-            // Another keyspace's may be due too.
+            // A training of another keyspace may be due too.
             self.is_due.store(slot.is_some(), Relaxed);
         }
         let Some((keyspace, training)) = slot.as_mut() else { return Trained::Nothing };
@@ -230,8 +230,8 @@ impl Lifetimes {
         known.keyspaces.get(&keyspace).map_or(bytes, |of| (bytes as f64 * of.separated) as u64)
     }
 
-    /// Notes a flush. Returns whether a training is due. Calls `is_frozen` under its lock: an option that was read
-    /// before could overwrite a later [`freeze`](Self::freeze).
+    /// Notes a flush. Returns whether a training is due. Calls `is_frozen` under the lock. Otherwise an outdated option
+    /// could overwrite a later [`freeze`](Self::freeze).
     pub(crate) fn flushed(
         &self,
         keyspace: KeyspaceId,
@@ -327,12 +327,14 @@ impl Placement {
         hash64_seeded(key, self.keyspace.0.into())
     }
 
-    /// Returns the number that value files of `class` get, whatever the number of classes of this job.
+    /// Returns the class number recorded in value files of `class`. It has the same scale whatever the number of
+    /// classes of this job.
     pub(super) fn number(&self, class: usize) -> u8 {
         (class * CLASSES / self.classes.max(1)) as u8
     }
 
-    /// Returns the class of the newest value of its key in the job that separates it. A flush notes the write.
+    /// Returns the class of a new value that is the newest version of its key in the job. A flush also records the
+    /// write.
     pub(super) fn of_new(&self, key: &[u8], seq: Seq, bytes: u64) -> Placed {
         if !self.is_flush {
             return self.of_copy(key, Version { seq, history: None }, bytes);
@@ -343,7 +345,7 @@ impl Placement {
         self.place(&mut known, of, |placer, typical| placer.at_flush(of, seq, before, typical))
     }
 
-    /// Returns the class of the newest value of its key if it is copied.
+    /// Returns the class of a copied value that is the newest version of its key in the job.
     pub(super) fn of_copy(&self, key: &[u8], version: Version<'_>, bytes: u64) -> Placed {
         let of = KeyOf { hash: self.hash(key), bytes };
         let mut known = self.lifetimes.known.lock();
@@ -401,7 +403,7 @@ impl Placement {
         self.written(&mut known, hash, seq);
     }
 
-    /// Labels the samples of a key that was written at `seq`.
+    /// Labels the samples of a key that was written at `seq`, or discards them if nothing is learned.
     fn written(&self, known: &mut Known, hash: u64, seq: Seq) {
         let learns = self.learns(known);
         let learner = &mut self.of(known).placer.learner;
@@ -431,7 +433,7 @@ impl Placement {
         }
     }
 
-    /// Notes a write in the table of recent writes. Returns what the table had of the key before.
+    /// Notes a write in the table of recent writes. Returns the table's previous record of the key.
     fn write(&self, known: &mut Known, hash: u64, seq: Seq) -> Option<Seen> {
         let recent = known.recent.get_or_insert_with(|| {
             let recent = RecentWrites::new(self.lifetimes.recent_bytes);
@@ -441,8 +443,7 @@ impl Placement {
         recent.write(hash, seq)
     }
 
-    /// Returns whether the job may change what is known: the keyspace was not frozen when the job began, and is not
-    /// now.
+    /// Returns whether the job may learn: the keyspace was not frozen when the job began, and is not frozen now.
     fn learns(&self, known: &mut Known) -> bool {
         !self.is_frozen && !self.of(known).is_frozen
     }

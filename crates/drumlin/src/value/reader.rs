@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 /// Maximum number of open value files.
 const OPEN_FILES: usize = 256;
-/// Files that stay open after a close, for each that may be open before.
+/// Multiple of the limit on open files that may stay open after a close.
 const KEPT_SHARE: usize = 4;
 /// Maximum number of records that are read in parallel. Together they take at most one part in `BATCH_SHARE` of the
 /// block cache, unless it is one record, and they are in at most one part in `BATCH_FILES` of the files that may be
@@ -172,7 +172,7 @@ impl ValueFiles {
         pointer.place.ok_or_else(missing)
     }
 
-    /// Returns the value of the version `seq` at `place`, if it is cached. `marks`: the value counts as used.
+    /// Returns the value of the version `seq` at `place`, if it is cached. With `marks` the value counts as used.
     fn cached(&self, place: &Place, seq: Seq, marks: bool) -> Option<Slice> {
         let value = self.cache.as_ref()?.value(place.file, place.record.offset, seq, marks)?;
         (value.len() == place.record.raw_len as usize).then_some(value)

@@ -1,14 +1,14 @@
 //! Separates the large values of a flush or compaction from its tables.
 //!
-//! A put of at least the threshold goes to an open value file, and its entry becomes a pointer. Pointers of the inputs
-//! are kept, except those into *collected* value files: such a value is copied to an open value file, so that the old
-//! file loses its references. What one job copies is limited. Merge operands, values that expire and smaller values
-//! stay in the table.
+//! A put whose value is at least as long as the threshold goes to an open value file, and its entry becomes a pointer.
+//! Pointers of the inputs are kept, except those into *collected* value files: such a value is copied to an open value
+//! file, so that the old file loses its references. What one job copies is limited. Merge operands, values that expire
+//! and smaller values stay in the table.
 //!
 //! Each lifetime class has an open value file of its own ([`Placement`]). Versions that only snapshots need go to the
-//! first. A new value is written when its entry comes.
-//! A pointer *waits* until the job has met all older versions of its key that it drops: they become part of the
-//! pointer's history, which decides about the class of a copy.
+//! file of the first class. A new value is written when its entry comes. A pointer *waits* until the job has met all
+//! older versions of its key that it drops: they become part of the pointer's history, which decides about the class of
+//! a copy.
 //!
 //! A value file ends with the table that points to it, or earlier when it is full. So a new value file belongs to one
 //! table at first, and a table can have several.
@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Number of value files at which a table ends. The manifest allows more, but an edit lists them all.
 const MOST_REFERENCES: usize = 4096;
 
-/// File numbers at hand before an entry is added: a waiting pointer and the entry may begin a value file each.
+/// File numbers to have before an entry is added: the waiting pointer and the entry may each begin a value file.
 const NUMBERS: usize = 2;
 
 /// Smallest write buffer of a value file in bytes.
@@ -67,7 +67,7 @@ pub(crate) struct Waiting {
     pointer: ValuePointer,
     /// Sequence number of the oldest version that the job dropped in favour of this one, or else its own.
     oldest: Seq,
-    /// Whether it is the newest version of its key in the job. Readers of a snapshot alone need the others.
+    /// Whether it is the newest version of its key in the job. Only snapshots need the others.
     is_newest: bool,
     /// The encoded pointer of the input, unless the value is new.
     encoded: Vec<u8>,
@@ -156,7 +156,7 @@ impl Separator {
         }
     }
 
-    /// Returns the waiting pointer if the table holds one for this entry, and writes the value of a new one.
+    /// Returns a waiting pointer if the table gets one for this entry. A new value is written to a value file.
     /// `is_newest` tells whether the entry is the first of its key.
     pub(crate) fn separate(
         &mut self,

@@ -5,8 +5,9 @@
 //! 2. The log leaves a part to compactions, since a log that took their disk space would keep a full store full.
 //!    Deletions may use most of that part, because they free disk space once they are flushed and compacted.
 //! 3. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
-//!    the limit less the part left to compactions. Meanwhile deletions may use two log segments more than was in use,
-//!    and a flush less than the log holds, since nothing else leads back.
+//!    the limit less the part left to compactions. Meanwhile deletions may use two log segments more than was in use
+//!    when the limit became exceeded. A flush may exceed the limit by less than the log holds. Nothing else brings use
+//!    back below the limit.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::version::Obsolete;
@@ -27,11 +28,11 @@ pub(crate) fn left_to_compactions(budget: u64) -> u64 {
 /// Part of the disk budget that a log segment may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogShare {
-    /// What tables and compactions leave.
+    /// The space that tables and compactions leave.
     Writes,
     /// For commits that only delete: also three quarters of the part left to compactions. The rest is for their flush.
     Deletes,
-    /// All that tables leave. For the record that `close` writes.
+    /// All space that tables and running compactions leave. For the record that `close` writes.
     Close,
 }
 
@@ -72,8 +73,9 @@ impl DiskBudget {
         self.compare(log, left_to_compactions(limit));
     }
 
-    /// Takes note of a store that was opened, with `log` bytes of log. Whatever was written within the limit left a
-    /// quarter of the part left to compactions, which is enough for one of them.
+    /// Compares the limit with the use of a store that was just opened, with `log` bytes of log. Writes within the
+    /// limit leave at least a quarter of the part left to compactions, which is enough for one compaction. So the limit
+    /// is exceeded only if less is left.
     pub(crate) fn opened(&self, log: u64) {
         self.compare(log, LogShare::Deletes.leaves(self.limit.load(Relaxed)));
     }

@@ -88,8 +88,8 @@ pub(crate) struct LogTail {
     due: LogNumber,
 }
 
-/// Most bytes of records in the open segment for which close does not begin a new one. An open finds the close record
-/// in its first read of a segment, which is longer.
+/// Number of record bytes in the open segment up to which close does not begin a new one. An open finds the close
+/// record in its first read of a segment, which is longer.
 const SHORT_LOG: u64 = 32 << 10;
 
 impl LogTail {
@@ -490,8 +490,8 @@ impl Reservation {
     }
 }
 
-/// Writes `record` into its reserved space. If a sync follows (`will_sync`), it makes a system call: each sync
-/// write-protects the pages of the mapping, so the next copy into one would cause a page fault.
+/// Writes `record` into its reserved space. If a sync follows (`will_sync`), it writes by a system call instead of the
+/// memory map. Each sync write-protects the mapped pages, so the next copy into one would cause a page fault.
 pub(crate) fn write(reservation: &Reservation, record: &[u8], will_sync: bool) -> Result<()> {
     let offset = reservation.offset();
     let file = reservation.segment.file()?;

@@ -122,7 +122,7 @@ impl Publisher {
         Publisher::with_places(last, cores, PLACES)
     }
 
-    /// As `new`, for at most `places` commits that are under way.
+    /// Creates a publisher like `new`, with room for `places` commits in flight.
     pub(crate) fn with_places(last: CommitPoint, cores: usize, places: usize) -> Publisher {
         Publisher {
             crowd: CROWD_PER_CORE * cores as u64,
@@ -172,8 +172,8 @@ impl Publisher {
         self.entered.load(Relaxed) - self.progress.front.load(order)
     }
 
-    /// Returns whether more than [`CROWD_PER_CORE`] commits for each core sleep. A thread that waits then does best to
-    /// sleep too.
+    /// Returns whether more than [`CROWD_PER_CORE`] commits for each core sleep. A thread that has to wait should then
+    /// sleep at once.
     pub(crate) fn is_crowded(&self) -> bool {
         self.asleep.load(Relaxed) > self.crowd
     }

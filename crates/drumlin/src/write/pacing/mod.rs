@@ -1,8 +1,8 @@
 //! A write throttle: a rate, and a token bucket that writes pay their bytes into.
 //!
-//! A write passes at once unless the rate is limited. Otherwise it pays, and sleeps until its bytes are covered. A
-//! write rate limit (`Pace`) of a policy gives the rate for a number of runs: from which run count on writers are
-//! slowed, and at which they stop. `ops/admission.rs` has the waits of writers.
+//! A write passes at once unless the rate is limited. Otherwise it pays, and sleeps until its bytes are covered. The
+//! rate follows from the number of runs and a policy's write rate limit (`Pace`): the run counts at which writers are
+//! slowed and stopped. Writers wait in `ops/admission.rs`.
 
 use drumlin_env::sync::Mutex;
 use drumlin_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
