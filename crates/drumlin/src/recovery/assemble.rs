@@ -178,7 +178,7 @@ fn replay_log(found: &Opening<'_>) -> Result<Replayed> {
     let numbers = log_numbers(entries);
     let (mut recovered, bytes) = replay(env, dir, &numbers, &manifest.marks, &mut targets, manifest.store)?;
     evidence::check_log(dir, manifest, &recovered)?;
-    // The record of a close may be in memory alone, until the manifest says that it is durable.
+    // The close record may be in the page cache only, unless the manifest says that it is durable.
     recovered.closed &= manifest.marks.log_end == recovered.end;
     let replayed = targets.values().filter_map(|t| t.memtable.as_ref()).map(|m| m.max_seq()).max();
     let in_tables = largest_flushed(manifest).max(replayed.unwrap_or(0));
@@ -294,7 +294,7 @@ fn begin_manifest(
         floor: log.tail.floor(oldest.unwrap_or(log.number)),
         next_file: numbers.0,
         next_run: manifest.marks.next_run.max(1),
-        // Replayed commits may be in the page cache alone: the manifest counts them once they are in tables.
+        // Replayed commits may be in the page cache only, so the manifest counts them once they are in tables.
         last_seq: match drumlin_types::bug!("replayed-seq-counted") {
             true => last_seq,
             false => manifest.marks.last_seq.max(largest_flushed(manifest)),

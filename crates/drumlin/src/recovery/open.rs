@@ -1,6 +1,6 @@
-//! Recovery of a directory, step by step: from files to a store without background work. The steps are those of the
-//! module above; this file does 1 and 8, and calls the others. Until step 5 only the directory and the lock file are
-//! created.
+//! Recovery of a directory, step by step: from files to a store without background work. The module doc of `recovery`
+//! lists the steps: this file does steps 1 and 8, and calls the others. Before step 5, only the directory and the lock
+//! file are created.
 
 use super::assemble::{Opening, assemble, operator_of};
 use super::replay::{renew, sync};
@@ -92,8 +92,8 @@ fn check_entries(env: &Env, dir: &Path, entries: &[DirEntry], create: bool, unfi
     check_kind_of_directory(env, dir, entries, create)
 }
 
-/// Returns `error`, about the files in `dir`, or that another process holds the lock of `dir`: then it may be filling
-/// the directory, and the files say nothing yet.
+/// Returns `error`. If it is about the files in `dir` and another process holds the lock of `dir`, returns a `Locked`
+/// error instead: that process may still be creating a store there.
 fn locked_or(env: &Env, dir: &Path, error: Error) -> Error {
     let is_about_files =
         matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotAStore | ErrorKind::NotFound);
@@ -133,8 +133,7 @@ fn unused_operators(manifest: &ManifestState, components: &Components) -> Vec<Ev
 fn keep_order(store: &Store, recovered: &Recovered) -> Result<()> {
     let holders = store.keyspaces().iter().filter(|k| k.has_sealed()).count();
     match recovered.replayed.last() {
-        // The manifest says that the record of the close is durable. This sync costs little, and does not depend on
-        // that.
+        // The manifest says that the close record is durable. This sync is cheap, and makes sure of it.
         Some(last) if recovered.closed && *last >= store.log_floor(&[]) => {
             sync(&store.files.env, &path_in(&store.files.dir, *last))?;
             store.sync_dir()

@@ -98,7 +98,7 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recov
         unlink(&store.files.env, path, FileKind::Log)?;
     }
     // A removed file that comes back after a power loss is removed again. But a dropped segment must not come back: a
-    // repair without a manifest could take its records for those that have their numbers since.
+    // repair without a manifest could confuse its records with later ones that got the same sequence numbers.
     match has_set_aside || !recovered.dropped.is_empty() {
         true => sync_dir(&store.files.env, &store.files.dir),
         false => Ok(()),

@@ -150,7 +150,7 @@ fn rescue(env: &Env, from: &Path, to: &Path, progress: impl FnMut(&RepairProgres
         Err(error) if error.kind() == ErrorKind::Locked => return Err(error),
         other => other.ok(),
     };
-    // Before the long part: from here on nobody else uses the target.
+    // Marked before the long part: from here on no other process uses the target.
     mark(env, to)?;
     let mut files = FileReports::default();
     let sources = RepairSources::find(env, from, &entries);

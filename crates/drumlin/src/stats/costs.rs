@@ -181,9 +181,9 @@ impl Costs {
         self.fetched.lock().per_second
     }
 
-    /// Returns the time of a block that a lookup searches in vain, in ns, rather too high than too low: the largest of
-    /// the mean over all searched blocks, the mean over those searched in vain, and the mean of a read from the file.
-    /// 0 if no lookup was timed.
+    /// Returns the time of a block that a lookup searches in vain, in ns. It errs on the high side: it is the largest
+    /// of three means, over all searched blocks, over those searched in vain, and over reads from the file. 0 if no
+    /// lookup was timed.
     pub(crate) fn vain_block_ns(&self) -> f64 {
         let searched = self.probes.reached.get().max(self.probes.absent.get());
         if searched > 0.0 { searched.max(self.fetch.get()) } else { 0.0 }

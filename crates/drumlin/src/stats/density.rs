@@ -1,4 +1,4 @@
-//! Where the point lookups of a keyspace are: sampled lookups by bucket of keys.
+//! Density of point lookups over the keys of a keyspace: sampled lookups, counted by bucket of keys.
 //!
 //! Keyspaces whose tables all get equal filters count nothing. Reading threads count without a lock. The counts decay
 //! with those of the files (`jobs/lookups.rs`). Maintenance renews the buckets from samples of all runs when the number

@@ -1,9 +1,9 @@
 //! How long the tables of a keyspace live: the number of its lookups from the installation of a table until it is
 //! merged away, as a mean over the tables of each level.
 //!
-//! Of a table that was there when the store was opened, only its life since then is known. It counts once that is above
-//! the mean, or while the mean is not known. The manifest keeps the means, like the counts of lookups. They are
-//! advisory: a crash loses the most recent.
+//! Of a table that existed when the store was opened, only its life since then is known. It counts if it is not below
+//! the mean, or if no mean is known. The manifest keeps the means, like the counts of lookups. They are advisory: a
+//! crash loses the most recent.
 
 use drumlin_env::sync::plain::Mutex;
 use drumlin_format::manifest::TableLife;
@@ -11,7 +11,7 @@ use drumlin_types::LEVELS;
 
 /// Weight of a table in the mean of its level, once that is known.
 const WEIGHT: f64 = 1.0 / 64.0;
-/// Number of tables of a level from which on their mean counts.
+/// Number of tables of a level at which their mean is used.
 pub(crate) const KNOWN_TABLES: u32 = 64;
 
 /// Lives of the tables of one level.

@@ -37,7 +37,7 @@ const IDLE_HALF_LIFE: f64 = 600e6;
 /// Number of readings over which recent rates are computed.
 const LATELY: usize = 2;
 
-/// Least share of runs that lookups search in vain: 0 means that it is not known.
+/// Lower bound on the share of runs that lookups search in vain, because 0 means unknown.
 const LEAST_VAIN: f64 = 1e-3;
 
 /// Maximum gap between two samples, in calls. The minimum is 1 and the mean is [`EACH`].
@@ -304,7 +304,8 @@ impl Meter {
             return false;
         }
         match what {
-            // Equally likely as any call before it, of this thread and of similar threads.
+            // The first gap is random, so each of the first calls of a thread is the sampled one with a probability of
+            // 1/`LONGEST_GAP`. Weighted with the inverse, it stands for the calls of similar threads too.
             Some((kind, operations)) if sampler.is_young.get() => self.add(kind, LONGEST_GAP * operations),
             Some((kind, operations)) if sampler.is_mixed.get() => {
                 self.add(kind, u64::from(sampler.gap.get()) * operations);
@@ -352,7 +353,7 @@ impl Meter {
     /// Returns the share of the runs beyond one that lookups searched in vain; 0 while no lookup met two runs.
     fn vain_share(&self) -> f64 {
         let [further, vain] = [&self.further_runs, &self.vain_runs].map(|mean| mean.get() - 1.0);
-        // Rounding takes over when no lookup has met two runs for a long time.
+        // Below this, rounding errors dominate: no lookup has met two runs for a long time.
         if further < 1e-6 { 0.0 } else { (vain / further).clamp(LEAST_VAIN, 1.0) }
     }
 

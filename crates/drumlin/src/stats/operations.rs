@@ -54,7 +54,8 @@ impl OperationCounts {
     /// Returns the number of iterators and cursors that are not dropped.
     pub(crate) fn live_scans(&self) -> u64 {
         fence(SeqCst);
-        // In this order: of a scan whose end is counted, the beginning is counted too. It does not hide another scan.
+        // Ends are read first, so the beginning of each ended scan is counted too. An ended scan never hides a live
+        // one.
         let ended = self.0.total(SCANS_ENDED);
         fence(Acquire);
         self.0.total(SCANS_BEGUN).saturating_sub(ended)

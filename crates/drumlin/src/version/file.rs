@@ -52,7 +52,7 @@ pub(crate) const LOOKUP_SAMPLE: u64 = 16;
 /// lookup in ten finds nothing, as many come in a row once in 10^16.
 const MOST_EMPTY_IN_A_ROW: u64 = 16;
 
-/// Birth of a table that was there when the store was opened.
+/// Marker in place of the birth of a table that existed when the store was opened.
 const AT_THE_OPEN: u64 = u64::MAX;
 
 /// Lookup counters of one reference, decayed over time. All reading threads sample into them without a lock.
@@ -64,7 +64,7 @@ pub(crate) struct AccessCounters {
     found: atomic::AtomicU64,
     /// Lookups among `found` that found a tombstone.
     dead: atomic::AtomicU64,
-    /// Lookups of the keyspace since the open when the table was built; [`AT_THE_OPEN`] if it was there already.
+    /// Number of the keyspace's lookups since the open when the table was built; [`AT_THE_OPEN`] if it existed before.
     birth: atomic::AtomicU64,
     /// While lookups skip the filter: the number of empty lookups at which they use it again.
     skipped_until: atomic::AtomicU64,
@@ -130,8 +130,8 @@ impl AccessCounters {
         }
     }
 
-    /// Notes that `lookups` replace what the manifest has. Returns whether they must: counts that are zero need not if
-    /// the manifest has none.
+    /// Notes that `lookups` are about to replace the counts in the manifest. Returns whether that is needed: counts of
+    /// zero need no record if the manifest has none.
     pub(crate) fn replaces_recorded(&self, lookups: [f32; 3]) -> bool {
         let any = lookups.iter().any(|count| *count > 0.0);
         self.recorded.swap(any, atomic::Ordering::Relaxed) || any
@@ -197,7 +197,7 @@ impl FileMeta {
             counts: self.counts.part(entries),
             values: self.values.clone(),
             access: Arc::new(access),
-            // The number at which the whole file's filter is used again says nothing about a part.
+            // The number of lookups at which the whole file's filter is used again does not apply to a part.
             skips_filter: atomic::AtomicBool::new(false),
             ..*self
         }
@@ -213,7 +213,7 @@ impl FileMeta {
     pub(crate) fn record(&self, level: u8, run: RunId) -> FileRecord {
         let lookups = self.lookups();
         let lookups = [lookups.empty as f32, lookups.found as f32, lookups.dead as f32];
-        // Records of a checkpoint come from here too, so this never says that the manifest has none.
+        // Records of a checkpoint are made here too, so this only sets the mark and never clears it.
         if lookups.iter().any(|count| *count > 0.0) {
             self.access.recorded.store(true, atomic::Ordering::Relaxed);
         }

@@ -50,8 +50,8 @@ impl RunIndex {
     /// Returns the one file whose bounds contain `key`.
     #[inline]
     pub(super) fn file_for<'a>(&self, files: &'a [Arc<FileMeta>], key: &[u8]) -> Option<&'a Arc<FileMeta>> {
-        // The pointer of an empty vector leads nowhere. The C library's comparison loads from it behind an empty mask,
-        // which some processors take a hundred cycles for.
+        // An empty vector has a dangling pointer. The C library's comparison does a masked load from it, which takes a
+        // hundred cycles on some processors.
         let rest = match &*self.common {
             [] => key,
             common => match key.strip_prefix(common) {

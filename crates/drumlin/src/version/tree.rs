@@ -116,9 +116,9 @@ impl Tree {
         self.levels.iter().flat_map(|l| &l.runs).filter(|run| run.file_for(key).is_some()).count()
     }
 
-    /// Returns the key at which to count the runs that a scan reads. The scan starts at `key`, or runs backwards from
-    /// the end of `range` (`None`). That is `key` itself if a run covers it. Otherwise it is the key by which the
-    /// reader has reached all runs that have files in the rest of the range.
+    /// Returns the key at which to count the runs that a scan reads. The scan starts at `key`, or for `None` goes
+    /// backward from the end of `range`. The result is `key` itself if a run covers it. Otherwise it is the largest
+    /// start among the files that the scan meets first, one in each run.
     pub(crate) fn met_at<'a>(&'a self, key: Option<&'a [u8]>, range: &KeyRange) -> &'a [u8] {
         let runs = self.levels.iter().flat_map(|l| &l.runs);
         match key {
