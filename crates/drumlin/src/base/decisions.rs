@@ -8,7 +8,7 @@
 //! The files are advisory (`drumlin_format::decisions`). They are not synced, and a failed write is reported but not
 //! repeated. A store never appends to a file from before its last open. A file is closed at [`FILE_BYTES`], and the
 //! oldest file is deleted when there are more than [`FILES_KEPT`]. That bounds the log on disk. Files of fewer than
-//! [`SMALL_BYTES`] go first: many short opens, of which each decides next to nothing, do not displace a long history.
+//! [`SMALL_BYTES`] are deleted first, so that many short opens with few decisions do not displace a long history.
 
 use crate::base::error::{Error, Result};
 use drumlin_env::sync::Mutex;
@@ -60,7 +60,7 @@ const QUEUE_BYTES: usize = 1 << 20;
 const FILE_BYTES: u64 = 1 << 20;
 /// Number of files kept.
 const FILES_KEPT: usize = 8;
-/// Size below which a file of the log goes before older ones.
+/// Size below which a file of the log is deleted before older ones.
 const SMALL_BYTES: u64 = 4 << 10;
 /// Back-off after a failed write, in microseconds. Decisions made in the meantime are not written.
 const RETRY: u64 = 60_000_000;

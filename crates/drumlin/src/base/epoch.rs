@@ -26,8 +26,8 @@
 //! - *In batches*, for blocks of the cache ([`EpochPtrs`]): when a thread has retired [`BATCH_BYTES`] of them, at its
 //!   next unpin. The cache bounds the bytes of all threads by [`Epochs::retired_bytes`].
 //!
-//! A pin must be short: it holds back the memory, the file handles and the files of everything that is retired
-//! meanwhile. A reader may read blocks while it is pinned, but does not call user code.
+//! A pin must be short: it delays the release of the memory, the file handles and the files of everything that is
+//! retired meanwhile. A reader may read blocks while it is pinned, but does not call user code.
 //!
 //! Each store has its own epochs, so that readers of one store hold nothing of another back, and a simulated store
 //! stays deterministic while others run beside it. A pointer knows the number of its epochs and yields nothing to a pin
@@ -70,7 +70,7 @@ enum When {
 struct Retired {
     tag: u64,
     when: When,
-    /// Kept to be dropped with this.
+    /// Only kept so that it is dropped together with this entry.
     _value: Arc<dyn Any + Send + Sync>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Epochs {
     collecting: Mutex<()>,
 }
 
-/// State that this thread may use: its own, or that of a number that it has taken for a while since it is ending.
+/// State that this thread may use: its own or, while the thread ends, that of a number that it has taken for a while.
 struct OwnState<'e> {
     state: &'e ThreadState,
     /// Number to give back.
@@ -268,7 +268,7 @@ impl Epochs {
         self.prompt.fetch_sub(prompt, Relaxed);
         self.bytes.fetch_sub(freed, Relaxed);
         list.bytes -= freed;
-        // What stays has to wait for a reader. Looking for it at each unpin would take longer than it is worth.
+        // The remaining values wait for a reader. Checking them at each unpin would cost more than it gains.
         list.collect_at = list.bytes + BATCH_BYTES;
         let last = list.values.iter().rfind(|retired| retired.when == When::Promptly);
         let asked = last.map_or(0, |retired| retired.tag + 1);

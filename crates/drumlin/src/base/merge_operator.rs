@@ -9,8 +9,8 @@
 //! * It is deterministic: equal arguments give equal results. Reads, compactions and recovery repeat the merge.
 //! * It is associative: `merge(base, [a, b])` equals `merge(merge(base, [a]), [b])`. Where `partial_merge(a, b)`
 //!   returns `c`, it also equals `merge(base, [c])`.
-//! * Malformed operands give `None`, never a panic. A read then returns an error of kind corruption. A flush or
-//!   compaction keeps the operands unchanged. It does so after a panic too.
+//! * Malformed operands give `None`, never a panic. A read then fails with `MergeFailed`. A flush or compaction keeps
+//!   the operands unchanged, also after a panic.
 
 use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_env::sync::Arc;

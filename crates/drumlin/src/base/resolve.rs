@@ -121,7 +121,8 @@ pub(crate) fn call_operator<'a>(
     call: impl FnOnce(&'a dyn MergeOperator) -> Option<Vec<u8>>,
 ) -> std::result::Result<Option<Vec<u8>>, Panicked> {
     catch_unwind(AssertUnwindSafe(|| call(operator))).map_err(|payload| {
-        // The payload is user code too, and may panic when it is dropped. What that panic leaves is not dropped.
+        // The payload comes from user code too, and may panic when it is dropped. The payload of that second panic is
+        // leaked.
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(second);
         }

@@ -117,7 +117,7 @@ impl<T: Default> PerThread<T> {
         let part = (number / FIRST_PART).ilog2();
         let len = FIRST_PART << part;
         let values = self.further[part as usize].get_or_init(|| (0..len).map(|_| T::default()).collect());
-        // The part is there for everybody who fences after this, in the order of all such fences.
+        // Every thread whose fence comes after this one, in the total order of these fences, sees the part.
         fence(SeqCst);
         &values[number - len]
     }

@@ -171,15 +171,15 @@ impl Files {
     }
 }
 
-/// Drops what readers have retired since the last collection: a retired view holds the block cache, and the cache holds
-/// the epochs that keep the view.
+/// Drops the values retired since the last collection. Otherwise a retired view would keep itself alive: it holds the
+/// block cache, which holds the epochs, which hold the view.
 impl Drop for Files {
     fn drop(&mut self) {
         self.cache.epochs().collect();
     }
 }
 
-/// Refuses an empty path. Some calls would take it for the current directory, and others for no directory.
+/// Refuses an empty path. Some system calls treat it as the current directory, others as a missing one.
 pub(crate) fn check_path(path: &Path) -> Result<()> {
     match path.as_os_str().is_empty() {
         true => Err(Error::new(ErrorKind::InvalidArgument, "the path of the directory is empty")),

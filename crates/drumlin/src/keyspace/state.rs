@@ -70,7 +70,7 @@ pub(crate) struct KeyspaceState {
     pub(crate) operator_panicked: atomic::AtomicBool,
     /// Load counters of the keyspace.
     pub(crate) meter: Meter,
-    /// Where its point lookups are.
+    /// Density of its point lookups over the keys.
     pub(crate) density: LookupDensity,
     /// How long its tables live.
     pub(crate) lives: TableLives,
@@ -178,8 +178,8 @@ impl KeyspaceState {
         self.flush_bytes.load(atomic::Ordering::Relaxed)
     }
 
-    /// Estimates the number of runs that flushes will make of the memtables of `view`: one for the current flush,
-    /// others for the rest.
+    /// Estimates the number of runs that flushes will make of the memtables of `view`: at most one by the current
+    /// flush, and then one for each `flush_bytes`.
     pub(crate) fn runs_to_come(&self, view: &View) -> f64 {
         let fill = view.active.bytes() as f64 / self.memtable_limit().max(1) as f64;
         let flushes = view.memtable_bytes() as f64 / self.flush_bytes().max(1) as f64;

@@ -1,10 +1,10 @@
-//! Admission: a write waits here until memtables have room for it, and as long as the pace of compactions asks.
+//! Admission: a write waits here until memtables have room for it, and for as long as the write rate limit demands.
 //!
 //! 1. Memory. Memtables may hold three eighths of the memory budget. A write that finds them full waits for a flush. A
 //!    *large* write also reserves its bytes until they are in a memtable, so that several large writes do not overshoot
 //!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
-//! 2. Runs. If a key is covered by too many runs, the write waits for a compaction. If compactions lack disk space,
-//!    deletions do not wait, since they free some.
+//! 2. Runs. If there are too many runs, as the policy counts them, the write waits for a compaction. If compactions
+//!    lack disk space, deletions do not wait, since they free disk space.
 //! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up. A slowed writer pays
 //!    into a token bucket and sleeps, in turn. It interrupts a long sleep from time to time, to check whether it may go
 //!    on or has waited too long.
@@ -67,11 +67,11 @@ impl Store {
         Ok(admitted)
     }
 
-    /// Waits until there is room for `bytes`, and as long as the pace says. Adds the microseconds that it took to
-    /// `waited`, also if it fails.
+    /// Waits until memtables have room for `bytes`, and for as long as the write rate limit demands. Adds the
+    /// microseconds that it took to `waited`, also if it fails.
     fn admit(&self, bytes: u64, only_deletes: bool, waited: &mut u64) -> Result<Admitted<'_>> {
         let mut deadline = None;
-        // On a full disk deletions are what frees space, so memory is kept for them.
+        // On a full disk, deletions lead to free space, so some memory is kept for them.
         let most = self.memory.most();
         let most = if only_deletes { most + most / DELETES_SHARE } else { most };
         let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
@@ -140,8 +140,8 @@ impl Store {
         Deadline { began: self.files.now(), limit }
     }
 
-    /// Returns whether memtables have room for a write. A write of `large` bytes, if that is not 0, then has them
-    /// reserved in `admitted`.
+    /// Returns whether memtables have room for a write. If so, and if `large` is not 0, reserves that many bytes in
+    /// `admitted`.
     fn try_admit_memory(&self, most: usize, large: usize, admitted: &mut Admitted<'_>) -> bool {
         let keyspaces = self.keyspaces();
         if let [only] = &keyspaces[..] {

@@ -175,7 +175,7 @@ impl Made {
         let fs = env.fs();
         let is_held = self.check_lock(path).is_ok();
         if let Some(lock) = self.lock.take().filter(|_| is_held) {
-            // Its absence is made durable first, so that a power loss leaves no pointer to missing files.
+            // The pointer is removed first, durably, so that a power loss leaves no pointer to missing files.
             let pointer = path.join(FileName::Pointer.to_string());
             let has_pointer = self.pointer && fs.exists(&pointer).unwrap_or(true);
             if has_pointer && fs.unlink(&pointer, FileKind::Pointer).and_then(|()| fs.sync_dir(path)).is_err()
@@ -188,7 +188,8 @@ impl Made {
                     let _ = fs.unlink(&file, *kind);
                 }
             }
-            // Removed last and while it is locked: who locks it after all finds that it is not in place.
+            // The lock file is removed last, while it is locked: a process that locks it later finds that it is not in
+            // place.
             let _ = fs.unlink(lock.path(), FileKind::Lock);
         }
         // A directory that another program uses by now is not empty, and stays.

@@ -62,7 +62,8 @@ impl Store {
                 the directory stays locked until it finishes and all handles are dropped";
             Error::new(ErrorKind::Busy, what)
         });
-        // A retired view holds files. It also holds the block cache, and that the epochs that hold the view.
+        // A retired view holds files. It also keeps itself alive: it holds the block cache, which holds the epochs,
+        // which hold the view.
         self.files.cache.epochs().collect();
         // Finished outputs that wait for an earlier install are discarded. The next open schedules compactions anew.
         let held = std::mem::take(&mut *self.held.lock());
@@ -204,7 +205,7 @@ mod tests {
     use drumlin_env::sync::Arc;
 
     /// A reader that unpins while close collects may leave a retired view behind. The view holds the cache, and the
-    /// cache holds the epochs that keep the view.
+    /// cache holds the epochs, which hold the view.
     #[test]
     fn values_retired_after_the_collection_of_close_do_not_keep_the_store_alive() {
         let db = Db::builder("/s").env(MemEnv::new(9).env()).open().expect("open");

@@ -76,7 +76,7 @@ impl Store {
             if !is_flushed {
                 return Ok(false);
             }
-            // A compaction of a keyspace that was dropped meanwhile still holds tables.
+            // A compaction of a keyspace that was dropped meanwhile is not in `control`, but still holds tables.
             let control = self.control.lock();
             let mut is_quiet = !self.costs.running.is_any();
             for entry in control.keyspaces.iter().filter(|entry| !entry.is_quiet()) {

@@ -121,7 +121,7 @@ impl Source for MemSource<'_> {
     }
 }
 
-/// What a lookup does besides.
+/// Statistics that a lookup feeds, and its pin.
 #[derive(Clone, Copy)]
 pub(crate) struct LookupOptions<'a> {
     /// Whether the lookup is counted in the lookup statistics of files.
@@ -165,7 +165,7 @@ pub(crate) struct FileSource<'a> {
     pub(crate) file: &'a Arc<FileMeta>,
     pub(crate) tables: &'a TableCache,
     pub(crate) counts: &'a LookupCounts,
-    /// Where the lookup notes how far it came.
+    /// Cell in which the lookup notes how far it came.
     pub(crate) reached: &'a Cell<Reached>,
     pub(crate) options: LookupOptions<'a>,
 }

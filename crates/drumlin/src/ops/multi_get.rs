@@ -27,8 +27,8 @@ use std::cell::{Cell, LazyCell};
 /// Maximum number of blocks read in parallel for one level.
 const BLOCKS_AHEAD: usize = 256;
 
-/// Divisor of the block cache's capacity that gives the memory for blocks read in parallel: an eighth. The lookups read
-/// the remaining blocks themselves, one after another.
+/// Blocks read in parallel take at most one part in this many of the block cache's capacity. The lookups read the
+/// remaining blocks themselves, one after another.
 const CACHE_SHARE: usize = 8;
 
 impl Store {

@@ -14,7 +14,8 @@ pub(crate) fn open(request: OpenRequest) -> Result<Arc<Store>> {
     }
     // Running lanes hold the store, and with it the lock, until it is closed.
     if let Err(error) = store.start_lanes().and_then(|()| flush_replayed(&store, &recovered)) {
-        // Replayed commits may be in memory alone. A poisoned store writes no close record, which would promise them.
+        // Replayed commits may be in the page cache only. A close record would promise that they are durable, so the
+        // store is poisoned: it then writes none.
         store.poison(&error);
         let _ = store.close();
         return Err(error);
@@ -28,7 +29,7 @@ fn flush_replayed(store: &Arc<Store>, recovered: &Recovered) -> Result<()> {
         return Ok(());
     }
     match store.wait_flushed(&store.pending_flushes()) {
-        // A flush may still succeed and release segments. Only those that it has left are copied, and kept meanwhile.
+        // A flush may have released segments. Only live ones are copied, and none is released meanwhile.
         Err(error) if error.kind() == ErrorKind::NoSpace => store.read_log(|live, _| {
             let left = recovered.replayed.iter().filter(|number| live.contains(number));
             renew_replayed(store, left.copied())

@@ -196,7 +196,7 @@ impl Store {
         if let Some(log) = &reserved.log {
             let header = RecordHeader {
                 kind: RecordKind::Batch,
-                // Recovery tells damage before this position from the incomplete end of the log.
+                // With this position, recovery distinguishes damage before it from an incomplete end of the log.
                 synced_mark: if drumlin_types::bug!("no-synced-mark") { 0 } else { self.log.durable_end() },
                 first_seq: reserved.first_seq,
                 count: batch.writer.count(),

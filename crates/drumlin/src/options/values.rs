@@ -59,14 +59,15 @@ named! {
     pub enum FilterMode {
         /// Every table gets the average.
         Uniform = "uniform",
-        /// By the capacities of the levels that the compaction policy designs, as if each run were probed alike. Level
-        /// 0 gets the average. Under a policy without capacities, as `mnemosyne`.
+        /// Bits follow the level capacities that the compaction policy designs, as if lookups probed each run equally
+        /// often. Level 0 gets the average. Under a policy without capacities, the mode is the same as `mnemosyne`.
         Monkey = "monkey",
-        /// As `mnemosyne`. Meant for the coming shapes of the tree, which no compaction policy foresees yet.
+        /// Same as `mnemosyne` for now. It is meant for future shapes of the tree, which no compaction policy predicts
+        /// yet.
         MonkeyDynamic = "monkey-dynamic",
-        /// By the sizes of tables, as if each run were probed alike.
+        /// Bits follow the sizes of tables, as if lookups probed each run equally often.
         Mnemosyne = "mnemosyne",
-        /// By the sizes of tables and by what lookups do to each of them.
+        /// Bits follow the sizes of tables and the observed lookups of each table.
         #[default]
         MnemosynePlus = "mnemosyne+",
     }

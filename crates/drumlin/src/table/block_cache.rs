@@ -18,9 +18,9 @@
 //! A scan therefore passes through the small queue and leaves other blocks in place.
 //!
 //! A compaction replaces cached blocks of its inputs by blocks of its outputs (`carry`). It takes the rounds of the
-//! input blocks, and inserts the output blocks into the main queue without a round. Neither survives the front of its
-//! queue without a new request. Input blocks of the main queue were queued earlier, so they go first. The pointer of an
-//! output block is set when a reader first asks for it.
+//! input blocks, and inserts the output blocks into the main queue without a round. Both are evicted at the front of
+//! their queue unless they are requested again. Input blocks in the main queue were queued earlier, so they are evicted
+//! first. The pointer of an output block is set when a reader first asks for it.
 //!
 //! Readers that have a cached pointer to a block (see `pointers`) find the block there and only set its "used" mark.
 //! The mark counts when the block reaches the front of its queue. The pointer of a probationary block is set only when
@@ -36,12 +36,12 @@
 //! in the queues until they reach the front, or until about half of the queued keys are stale.
 //!
 //! An evicted block stays in memory until no pinned reader can use it (`base/epoch.rs`). While such blocks hold more
-//! than [`RETIRED_SHARE`] of the capacity, the cache takes no new ones: a reader that is not scheduled while pinned
-//! would otherwise hold back all that others evict.
+//! than one part in [`RETIRED_SHARE`] of the capacity, the cache takes no new blocks. Otherwise a pinned reader that is
+//! not scheduled would keep in memory everything that others evict.
 //!
 //! Blocks and open tables share the cache's memory. Open tables hold index roots, range tombstones and the state of
 //! their filters. What they hold beyond 1/32 of the memory lowers the capacity for blocks, in steps of 1/64, down to a
-//! quarter of the memory. Each change locks every shard, so there are steps.
+//! quarter of the memory. The capacity changes in steps, because each change locks every shard.
 //!
 //! Invariants: every entry is in exactly one queue, once, and in the list of its table. The entries never exceed
 //! the capacity. Each shard has an equal share of the capacity and does not keep a block larger than its share.
@@ -159,7 +159,8 @@ impl CachedBlock {
         self.rounds
     }
 
-    /// Takes its rounds. Returns whether it was warm; from now on it is not, until a reader asks for it.
+    /// Sets the entry's rounds to zero. Returns whether it was warm, and marks it as not warm until a reader asks for
+    /// it again.
     fn hand_over(&mut self) -> bool {
         self.rounds();
         self.rounds = 0;
@@ -478,16 +479,16 @@ impl BlockCache {
         shard.entries.get(&key).map(|entry| BlockRef::Owned(entry.cached.block.clone()))
     }
 
-    /// Takes its rounds from the cached block of `table` at `offset`, since a compaction has read it: it is evicted at
-    /// the front unless a reader asks for it again. Returns whether it was warm.
+    /// Sets the rounds of the cached block of `table` at `offset` to zero, since a compaction has read it. The block is
+    /// evicted at the front of its queue unless a reader asks for it again. Returns whether it was warm.
     pub(super) fn hand_over(&self, table: TableId, offset: u64) -> bool {
         let key = BlockKey::new(table, offset);
         self.shard(key).lock().entries.get_mut(&key).is_some_and(CachedBlock::hand_over)
     }
 
     /// Inserts a block of a table that nobody reads yet, in place of blocks that the table replaces. It enters the main
-    /// queue without a round, so it is evicted at the front unless a reader asks for it. Returns whether it was
-    /// inserted.
+    /// queue without a round, so it is evicted at the front of the queue unless a reader asks for it. Returns whether
+    /// it was inserted.
     pub(super) fn carry(&self, table: TableId, offset: u64, block: Block) -> bool {
         let key = BlockKey::new(table, offset);
         self.takes_blocks() && self.shard(key).lock().carry(key, block)
@@ -506,7 +507,8 @@ impl BlockCache {
         self.shard(key).lock().insert(key, block, Some((pointer, &self.epochs)));
     }
 
-    /// Returns the value of the version `seq` at `offset` of a value file, if it is cached. `marks`: it counts as used.
+    /// Returns the value of the version `seq` at `offset` of a value file, if it is cached. With `marks` the value
+    /// counts as used.
     pub(crate) fn value(&self, file: ValueFileId, offset: u64, seq: Seq, marks: bool) -> Option<Slice> {
         let key = BlockKey::new(TableId(file.0), offset);
         self.shard(key).lock().value(key, seq, marks)

@@ -30,11 +30,11 @@ use drumlin_types::{Kind, Seq, bug};
 
 /// Number of entries before the end of a block at which a cursor begins to prefetch the next block.
 const PREFETCH_BEFORE: usize = 8;
-/// Steps between the stages of that.
+/// Number of steps between the two stages of that prefetch.
 const PREFETCH_STEPS: usize = 3;
 
-/// What a cursor has prefetched of the next block, if that block is in the cache. There are two stages, since the
-/// second reads what the first has requested.
+/// Stage of the prefetch of the next block, if that block is in the cache. There are two stages, since the second reads
+/// what the first has requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Prefetched {
     Nothing,
@@ -176,7 +176,7 @@ impl TableCursor {
         self.table.blocks.decode_error(offset, damage)
     }
 
-    /// Fails if a seek led to the wrong side of its key. Who seeks to get past entries relies on that side.
+    /// Fails if a seek led to the wrong side of its key. A caller that seeks to get past entries relies on the side.
     fn check_order(&self, is_right: bool) -> Result<()> {
         match is_right {
             true => Ok(()),

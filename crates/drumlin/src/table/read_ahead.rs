@@ -46,7 +46,7 @@ const fn within(bytes: usize, most: usize) -> usize {
 pub(crate) struct CursorOptions {
     /// Whether blocks read from the file enter the cache.
     pub(crate) fill_cache: bool,
-    /// Whether another table takes over what is read. Cached blocks then give way to those of that table (`carry`).
+    /// Whether another table replaces what is read. The cached blocks then make room for those of that table (`carry`).
     pub(crate) hands_over: bool,
     /// Upper bound on the read-ahead window in bytes; 0 disables read-ahead.
     pub(crate) readahead: usize,

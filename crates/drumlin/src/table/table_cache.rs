@@ -8,9 +8,9 @@
 //! that. It checks both limits when it opens a table. A pinned reader keeps a closed table, and its file handle.
 //!
 //! When the process has run out of file handles, closing tables helps only a reader that is not pinned. A pinned lookup
-//! then fails and is done again without a pin. The cache's clock ticks at each opening of a table, so that uses of open
-//! tables rarely write to shared memory. Two threads that request the same closed table may both open it; the cache
-//! keeps one of the two.
+//! then fails and is done again without a pin. The clock for least recent use ticks only when a table is opened, so
+//! that uses of open tables rarely write to shared memory. Two threads that request the same closed table may both open
+//! it; the cache keeps one of the two.
 
 use super::block::BlockFile;
 use super::block_cache::BlockCache;
@@ -35,7 +35,7 @@ const BYTES_SHARE: usize = 2;
 /// Above that limit, tables are closed until they hold one part in this many less than it. Finding the least recently
 /// used takes time in proportion to all that are open, so it must be rare.
 const CLOSED_SHARE: usize = 16;
-/// Number of times that a table is tried to be opened while no file handle is left.
+/// Number of attempts to open a table while no file handle is left.
 const ATTEMPTS: usize = 64;
 /// Number of times that a thread yields to readers that hold back file handles.
 const YIELDS: usize = 1000;
@@ -217,7 +217,7 @@ impl TableCache {
         for _ in 0..ATTEMPTS {
             match &opened {
                 Err(error) if error.kind() == ErrorKind::TooManyFiles => {
-                    // If there is no table to close, other lookups may be about to let theirs go.
+                    // If there is no table to close, other lookups may be about to release theirs.
                     if !self.relieve(error) {
                         drumlin_env::yield_now();
                     }

@@ -1,4 +1,4 @@
-//! Tests of checkpoints: who may use the target, what a failure leaves, and what waits for a checkpoint.
+//! Tests of checkpoints: use of the target directory, traces of failures, and operations that wait for a checkpoint.
 
 use crate::api::db::Db;
 use crate::base::error::ErrorKind;
