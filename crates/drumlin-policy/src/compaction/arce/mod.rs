@@ -39,7 +39,7 @@
 //! the gain counts in uncached runs ([`prices`]). ARCE does not set k itself: it sets q, the compaction passes per
 //! written byte that the write rate limit leaves room for, and k follows from q ([`score`]).
 //!
-//! # How a decision falls
+//! # How a decision is made
 //!
 //! The need for compaction depends on s ([`score::Need`]); S_max is the option `max_runs`:
 //!

@@ -97,7 +97,7 @@ pub(crate) struct AgeLine<'a> {
     groups: OnceCell<Groups>,
 }
 
-/// Returns whether unfinished plans remove or add files of `run`, so that readers meet other files than plans do.
+/// Returns whether unfinished plans remove or add files of `run`. Readers then see other files than plans may use.
 fn is_in_motion(run: &RunView) -> bool {
     run.files.iter().any(|f| matches!(f.state, FileState::Leaving(_) | FileState::Coming(_)))
 }

@@ -1,5 +1,5 @@
-//! Candidate compactions: the runs in order of age, legal joins of them, the groups that cover them, and the flush
-//! intervals in which they pay.
+//! Candidate compactions: runs ordered by age, the requested keys that they cover, the intervals to compact, the
+//! bytes that these rewrite, and the order of their pieces.
 
 pub(crate) mod cover;
 pub(crate) mod groups;

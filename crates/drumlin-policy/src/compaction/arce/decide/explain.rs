@@ -69,8 +69,8 @@ impl fmt::Display for Paid {
     }
 }
 
-/// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the plan
-/// is a must; see `tickets`. One for readers has a number.
+/// Returns the reason of a plan that should end after `intervals` flush intervals. Its first word says whether the
+/// plan is a must; see `tickets`. `number` is its number in [`Returns`], if it is made for readers.
 pub(crate) fn plan(
     choice: &Choice<'_>,
     scene: &ScoreScene<'_>,

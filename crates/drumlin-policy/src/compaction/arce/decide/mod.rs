@@ -1,4 +1,5 @@
-//! The decision: parameters, search, plans, what readers never look at, and the explanation.
+//! The policy call: the policy object, its plans, searches, runs that nobody reads, the returns of compactions, and
+//! explanations.
 
 pub(crate) mod explain;
 pub(crate) mod neglect;

@@ -13,11 +13,12 @@ use crate::compaction::arce::score::formula::{Need, Tuple};
 use crate::compaction::arce::score::scene::ScoreScene;
 use crate::pace::THROTTLE_FROM;
 
-/// Keys count that lie in at least this share of the largest number of runs over one key.
+/// Only keys under at least this share of the largest number of runs over one key are sampled.
 const DEEP: f64 = 0.9;
 
 impl Arce {
-    /// Counts runs by all keys if those that readers do not meet come near the run limit, or if disk space is short.
+    /// Counts runs by all keys if the runs that readers do not meet come near the run limit, or if disk space is
+    /// short.
     pub(crate) fn count_by_all_keys_if_crowded(&self, scene: &mut ScoreScene<'_>) {
         let full = THROTTLE_FROM * scene.max_runs;
         let is_crowded = scene.need < Need::MakeRoom && scene.line.count() as f64 >= full;

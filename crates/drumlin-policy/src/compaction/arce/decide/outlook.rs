@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((both[0].bytes, both[0].removed), (1500.0, 3.0));
     }
 
-    /// Later searches are compared by compaction speed, cost of a run per lookup and per seek, and number of clients.
+    /// Triggers compare the compaction speed, the cost of a run per lookup and per seek, and the number of clients.
     #[test]
     fn a_picture_holds_what_was_measured() {
         let costs = seen(off(""), &world(&[2, 2]), &[], |arce, scene| arce.inputs(scene).costs);

@@ -5,8 +5,9 @@
 //!
 //! 1. *Look*: build the age line, the cost model and the covered runs of this moment.
 //! 2. *Withdraw* running compactions whose rest no longer pays: their pieces that have not started never run.
-//! 3. *Plan* while a slot is idle. When compaction is a must, take what removes most runs per unit of time. Otherwise
-//!    take the best score that the rewrite budget affords. A short compaction may run in between of a long one.
+//! 3. *Plan* while a slot is idle. When compaction is a must, take what removes most runs per unit of time, or runs of
+//!    similar size ([`Need`]). Otherwise take the best score that the rewrite budget affords. A short compaction may
+//!    run between the pieces of a long one.
 //! 4. *Pace* the writers (set the write rate limit), and request a search when one is due.
 //!
 //! While adaptation is frozen the policy learns nothing: not from operations, not from flushes and compactions, and
@@ -343,8 +344,8 @@ impl CompactionPolicy for Arce {
                     }
                 }
             }
-            // What a compaction had not read when this policy withdrew it was charged for nothing. What the engine
-            // withdraws stays charged: the next plan may meet the same obstacle.
+            // When this policy withdraws a compaction, the bytes that it has not read are credited back. What the
+            // engine withdraws stays charged: the next plan may meet the same obstacle.
             Outcome::Plan { ticket, result: PlanResult::Withdrawn, bytes_in, reason, .. } => {
                 self.returns.result(reason, PlanResult::Withdrawn, *bytes_in);
                 let of_ticket = self.withdrawn.iter().find(|(withdrawn, _)| withdrawn == ticket);

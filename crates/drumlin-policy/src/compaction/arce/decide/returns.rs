@@ -1,11 +1,12 @@
-//! What compactions for readers bring: what each was expected to save, and what it has saved.
+//! Returns of elective compactions: what each was expected to save, and what it has saved.
 //!
-//! From its end on, a compaction saves every operation the read cost of the runs that it removed, at the prices of that
-//! time. It goes on until its output is compacted further: that would have removed the runs anyway. A compaction *paid*
-//! if it saved at least what it took from clients while it ran ([`CostModel::taken`]).
+//! From its end on, a compaction saves every operation the read cost of the runs that it removed, at the prices of
+//! that time. The saving counts until the output is compacted further, because that compaction would have removed the
+//! runs anyway. A compaction *paid* if it saved at least what it took from clients while it ran
+//! ([`CostModel::taken`]).
 //!
-//! The figures are for people. They change no decision: a gain that is expected too high, always by the same factor,
-//! makes the search choose a smaller M.
+//! The figures are for people. They change no decision. A gain that is always overestimated by the same factor needs
+//! no correction: the search then chooses a smaller M.
 
 use crate::compaction::arce::measure::model::{CostModel, bounded};
 use crate::compaction::arce::score::formula::Score;
@@ -14,9 +15,9 @@ use alloc::vec::Vec;
 use drumlin_types::Seq;
 use drumlin_types::contract::{FileState, PlanResult, PolicyError, RunView, TreeView};
 
-/// Compactions that are followed at most.
+/// Largest number of compactions that are followed.
 pub(crate) const MOST: usize = 4;
-/// Bound on all numbers, so that what is saved comes back.
+/// Upper bound on all numbers, so that the saved state is restored unchanged.
 const MOST_NUMBER: f64 = 1e18;
 
 /// An elective compaction that runs, or whose output is still there.

@@ -219,7 +219,7 @@ impl Drift {
         Some(Trigger::Mix)
     }
 
-    /// Takes a tick into the judgement whether the mix differs from `basis`.
+    /// Adds a tick to the drift in progress. Returns whether the mix differs from `basis` by more than chance.
     fn drifts(&mut self, basis: &[f64; 3], fast: [f64; 3], operations: f64, clients: f64) -> bool {
         if total_variation(&fast, basis) <= MIX || operations <= 0.0 {
             (self.drifting, self.drifting_ticks) = ([0.0; 3], 0.0);

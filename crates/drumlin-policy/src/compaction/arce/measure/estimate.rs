@@ -194,8 +194,8 @@ impl Estimate {
         }
     }
 
-    /// Returns what a covered run adds to a point lookup and to a seek. A lookup searches the share `vain` of the runs
-    /// beyond one in vain, and reads a block of the share `false_positives` of these.
+    /// Returns what a covered run adds to a point lookup and to a seek. A lookup searches the share `vain` of the
+    /// runs beyond the first without finding its key. In the share `false_positives` of these it reads a block.
     pub(crate) fn slopes(&self, costs: &CostView, vain: f64, false_positives: f64) -> [f64; 2] {
         let probe = known(costs.probe_ns, PROBE);
         let block = known(costs.block_ns, BLOCK);
@@ -237,7 +237,8 @@ impl Estimate {
             fresh: 1.0,
             lost: 1.0,
         };
-        // The policy itself makes writers wait, so waiting time is not think time, and who waits keeps no core busy.
+        // The policy itself makes writers wait, so waiting time is not think time. A waiting writer keeps no core
+        // busy either.
         let awake = (clients - input.load.waited).max(0.0);
         if rate > 0.0 {
             model.think = (awake / rate - model.operation(runs, 0.0, false)).max(0.0);

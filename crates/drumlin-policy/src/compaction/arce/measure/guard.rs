@@ -19,11 +19,11 @@
 //! the reads to come, as in the ski rental problem. Where runs cost readers little, the price is higher: then the CPU
 //! time of an idle core, writes to the disk and cold blocks in the cache outweigh what they gain.
 //!
-//! What readers have lost is summed up over all operations, as the compaction time that it pays for, up to that of
-//! compacting the whole tree. Runs that a running compaction will remove no longer count. Each compaction spends its
-//! time, a must as much of it as there is; a compaction that is withdrawn gets nothing back. Without this, a small
-//! flush in a load of lookups, which may be its last act, would start a compaction of the whole tree at once. A new
-//! policy begins with a full account.
+//! An account sums up what readers have lost over all operations, as the compaction time that it pays for. It holds
+//! at most the time of compacting the whole tree. Runs that a running compaction will remove no longer count. Each
+//! compaction spends its time from the account, a must as much of it as there is. A compaction that is withdrawn gets
+//! nothing back. A new policy begins with a full account. Without the account, a small flush in a load of lookups
+//! would start a compaction of the whole tree at once, even if the load ended right after it.
 
 use crate::compaction::arce::measure::model::{CostModel, Met, bounded};
 use crate::real;
@@ -50,13 +50,14 @@ pub(crate) struct RewriteBudget {
     left: f64,
     /// Bytes gained per flushed byte.
     pub(crate) amp: f64,
-    /// Nanoseconds that readers have lost to runs beyond the first, and that no compaction has spent.
+    /// Nanoseconds of compaction time for which readers have paid and that no compaction has spent; infinite if
+    /// readers need not pay.
     paid: f64,
-    /// What the last readers lost of an operation's time, and what they pay for a unit of a compaction's time.
+    /// The latest loss of readers, and its price.
     offer: Offer,
 }
 
-/// What readers offer for compactions.
+/// What readers lose to runs, and the price that they pay for compactions.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Offer {
     /// Share of the mean operation's time that runs beyond the first take.

@@ -55,7 +55,7 @@ impl ScoreScene<'_> {
         self.line.relief_of(ticket, self.input.tree, &self.samples, &self.scale)
     }
 
-    /// Returns the covered runs that the rest of a running compaction removes, which another than this policy started.
+    /// Returns the covered runs that the rest of a running compaction of another policy removes.
     pub(crate) fn removed_by_other(&self, ticket: Ticket) -> f64 {
         let uniform = self.scale.priced(Prices::UNIFORM);
         self.line.relief_of(ticket, self.input.tree, &self.samples, &uniform).max(0.0)

@@ -6,7 +6,7 @@
 //! the sum that [model](super::model) has in closed form.
 //!
 //! Near the run limit, the write rate depends on the drain: the fastest run removal of any compaction that runs or
-//! could start. Beside a long compaction that is one of the runs that arrived meanwhile.
+//! could start. Beside a long compaction, a compaction of all runs that are newer than its inputs could start.
 
 use crate::compaction::arce::candidates::interval::Candidate;
 use crate::compaction::arce::measure::model::{CostModel, Met, Stall};

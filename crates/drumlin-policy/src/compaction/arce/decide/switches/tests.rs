@@ -116,8 +116,8 @@ fn a_short_merge_is_not_first_without_its_switch() {
     assert_eq!(begun("50/none/2/none,no-first", &world), [8]);
 }
 
-/// A compaction of all runs takes more flush intervals than one of all but the largest. It pays if M is above 33, or
-/// half of that.
+/// A compaction of all runs takes 33 flush intervals more than one of all runs but the largest, for one run more. So
+/// it pays if M is above 33, or above half of that with `no-whole`.
 #[test]
 fn a_long_merge_costs_half_where_what_readers_lose_counts_by_half() {
     let world = world(&PAPER);
