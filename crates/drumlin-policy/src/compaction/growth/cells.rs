@@ -1,8 +1,8 @@
 //! Cells: the parts of the key space that a clear pushes into V2 or keeps in V1.
 //!
-//! Cells are cut at the file bounds of V2, so that pushing one rewrites whole files. Pushing costs the bytes of V2 in
-//! the cell and removes those of H and V1, so the densest cells go first. This is the choice of the least overlap, over
-//! key ranges instead of files.
+//! Cells are cut at the file bounds of V2, so that pushing one rewrites whole files. A push rewrites the bytes of V2
+//! in the cell and removes those of H and V1. So the densest cells go first: those with the most bytes above V2 per
+//! byte of V2. This is RocksDB's `kMinOverlappingRatio`, over key ranges instead of files.
 
 use crate::compaction::stack::overlapping;
 use crate::share::share;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use drumlin_types::contract::RunView;
 use drumlin_types::{Key, KeyRange};
 
-/// Bytes that a push reads of V2 at least, so that empty cells have a finite density.
+/// Bytes added to those of V2 in a cell, so that cells without data in V2 have a finite density.
 const BLOCK: u64 = 4096;
 
 /// A part of the key space.
@@ -36,10 +36,11 @@ impl Cell {
     }
 }
 
-/// Returns the cells of a tree whose V2 has the runs `v2`: of `least` bytes of V2 each, or a little more.
+/// Returns the cells of a tree whose V2 has the runs `v2`. Each cell but the last holds `least` bytes of the largest
+/// run of V2, or a little more.
 ///
-/// The keys of a file of H or V1 are taken to lie as those of V2 do, so its bytes are divided over its cells by their
-/// bytes in V2.
+/// Keys of H and V1 are assumed to be distributed like those of V2. So the bytes of each file are divided over its
+/// cells in proportion to their bytes in V2.
 pub(super) fn cells(old: &[&RunView], v1: &[RunView], v2: &[RunView], least: u64) -> Vec<Cell> {
     let edges = edges(v2, least);
     let starts = core::iter::once(Key::empty()).chain(edges.iter().cloned());
@@ -100,7 +101,7 @@ fn spread(run: &RunView, cells: &mut [Cell], mut add: impl FnMut(&mut Cell, u64,
         let past = cells.partition_point(|cell| file.bounds.is_before_end(&cell.range.start));
         let Some(met) = cells.get_mut(first..past.max(first + 1)) else { continue };
         let weight = |cell: &Cell| {
-            // The outermost cells have no end, so that a share of their keys says nothing.
+            // The outermost cells are unbounded, so the share of their key range has no meaning.
             let is_open = cell.range.start.is_empty() || cell.range.end.is_none();
             let part = if is_open { 1.0 } else { share(&cell.range, &file.bounds) };
             (cell.v2 + BLOCK) as f64 * part.max(1e-6)

@@ -1,9 +1,9 @@
-//! The clear: what older cycles left in H goes to V1 and V2, cell by cell.
+//! The clear: moves what older cycles left in H to V1 and V2, cell by cell.
 //!
 //! A *push* merges all of a cell, old runs, V1 and V2, into V2. A *keep* merges the old runs of a cell with V1, or,
 //! while V1 is tiered, into a new run of V1. Plans cover neighbouring cells of the same kind in key order, and a
-//! bounded number of bytes is in flight. The choice of pushes is made anew for what is left at each decision, so that
-//! recovery needs no state: the old runs are in the tree.
+//! bounded number of bytes is in flight. Each decision chooses the pushes anew for what is left. So recovery needs no
+//! state: the old runs are in the tree.
 
 use super::cells::{Cell, cells, pushed};
 use super::converge::similar;
@@ -20,15 +20,15 @@ use drumlin_types::contract::{
 };
 use drumlin_types::{KeyRange, RunId};
 
-/// Bytes in flight that any clear may have.
+/// Lower bound on the bytes that a clear may have in flight.
 const IN_FLIGHT: u64 = 256 << 20;
-/// Most cells.
+/// Upper bound on the number of cells.
 const CELLS: u64 = 512;
 
-/// Most runs of a tiered V1 in a cell. A keep then merges them.
+/// Number of runs of a tiered V1 in a cell above which a keep merges them.
 const V1_RUNS: usize = 8;
 
-/// Most old runs that are left alone if they cannot go down.
+/// Number of old runs above which those that cannot go down are merged.
 const OLD_RUNS: usize = 8;
 
 /// What a clear does with a cell.
@@ -40,7 +40,7 @@ enum Step {
     Keep,
     /// Merges old runs into a new run of V1.
     KeepApart,
-    /// Merges old runs and what is not damaged of V1 into a new run of V1.
+    /// Merges old runs and the undamaged files of V1 into a new run of V1.
     KeepAround,
     /// Nothing, or nothing yet.
     Nothing,
@@ -58,11 +58,11 @@ pub(super) struct Clear<'a> {
     pub(super) kept: u64,
     /// Whether V1 gets a new run for each clear.
     pub(super) is_tiered: bool,
-    /// Whether no compaction is unfinished. What no plan may take is then damaged, and not only busy.
+    /// Whether no compaction is unfinished. A file that no plan may take is then damaged, not just busy.
     pub(super) is_quiet: bool,
     /// Whether clears are those of the paper: everything goes into V1, and then V1 cell by cell into V2.
     pub(super) is_published: bool,
-    /// When it should be done.
+    /// Deadline of the plans: the number of units, over all cycles, by which the clear should be done.
     pub(super) deadline: u64,
 }
 
@@ -71,7 +71,7 @@ impl Clear<'_> {
         self.projected.levels.get(usize::from(level)).map_or(&[], |level: &LevelView| &level.runs)
     }
 
-    /// Returns the next plans of the clear, or of the pushes that V1 needs beside one.
+    /// Returns the next plans of the clear or, between clears, of the pushes that V1 or V2 needs.
     pub(super) fn plans(&self, position: &Position<'_>) -> Vec<Plan> {
         let (v1, v2) = vertical(self.projected);
         if let Some(plan) = self.move_oldest_run(position, v1, v2) {
@@ -117,7 +117,7 @@ impl Clear<'_> {
                 plans.extend(plan);
                 left = left.saturating_sub(bytes);
                 most -= 1;
-                // The next plans join the run that this one begins. Its number is known once the plan is admitted.
+                // The next plans join the run that this one creates. Its number is known once the plan is admitted.
                 if out.is_some_and(|out| self.place(out) == Place::NewRun) {
                     break;
                 }
@@ -153,8 +153,8 @@ impl Clear<'_> {
         }
     }
 
-    /// Returns the merge of the newest old runs of similar size, in H. It is for those that a damaged table below them
-    /// keeps from going down, so that they do not become more with each cycle.
+    /// Returns the merge, within H, of the newest old runs of similar size. A damaged table below such runs keeps
+    /// them from going down. Without the merge, each cycle would add more of them.
     pub(super) fn merged_old(&self, position: &Position<'_>) -> Option<Plan> {
         let free = position.old.iter().take_while(|run| run.idle).count();
         let runs = similar(&position.old[..free], |run| run.bytes);
@@ -197,7 +197,7 @@ impl Clear<'_> {
         runs.filter(|run| !super::position::belongs(run, self.cycle.number)).collect()
     }
 
-    /// Returns the plan for some cells, with its input bytes.
+    /// Returns the plan that carries out `step` on `cells`, with its input bytes.
     fn plan(&self, old: &[&RunView], cells: &[Cell], step: Step) -> (Option<Plan>, u64) {
         let is_pushed = step == Step::Push;
         let (v1, v2) = vertical(self.projected);
@@ -213,7 +213,7 @@ impl Clear<'_> {
         let from_v2 = if is_pushed { sum(|c| c.v2) } else { 0 };
         let mut take: Vec<Take> = old.iter().flat_map(|run| takes(run, &range)).collect();
         if step != Step::KeepApart {
-            // What is damaged may stay behind in V1: the output lies beside it.
+            // Damaged files may stay in V1, since the output lies beside them.
             take.extend(self.level(v1).iter().flat_map(|run| takes(run, &range)));
         }
         if is_pushed {
@@ -252,14 +252,15 @@ impl Clear<'_> {
         encode(self.cycle, &Units { lo: 1, hi: self.cycle.units, is_open: false })
     }
 
-    /// Returns the move of a run into an empty V2: the oldest of V1 or, if V1 is empty too, the oldest old run of H if
-    /// most old bytes are in it. Another policy left it, and merging it would rewrite everything.
+    /// Returns the trivial move of a run into an empty V2: the oldest run of V1 or, if V1 is empty too, the oldest
+    /// old run of H if it holds at least half of the old bytes. Another policy left such a run, and merging it would
+    /// rewrite everything.
     fn move_oldest_run(&self, position: &Position<'_>, v1: u8, v2: u8) -> Option<Plan> {
         if !self.level(v2).is_empty() {
             return None;
         }
         if let Some(oldest) = self.level(v1).iter().min_by_key(|run| run.min_seq()) {
-            // The published form brings V1 into V2 part by part.
+            // The published scheme pushes V1 into V2 cell by cell.
             return if self.is_published { None } else { self.moved(oldest, v2) };
         }
         let oldest = position.old.iter().min_by_key(|run| run.view.min_seq())?;
@@ -267,7 +268,7 @@ impl Clear<'_> {
         if is_large { self.moved(oldest.view, v2) } else { None }
     }
 
-    /// Returns the move of all of `run` to level `out`, unless a part of it is busy or damaged.
+    /// Returns the trivial move of all of `run` to level `out`, unless a part of it is busy or damaged.
     fn moved(&self, run: &RunView, out: u8) -> Option<Plan> {
         if !run.files.iter().all(|file| file.state == FileState::Free) {
             return None;
@@ -281,7 +282,8 @@ impl Clear<'_> {
     }
 }
 
-/// Returns the end of the cells from `at` on that one plan takes: cells with the same step.
+/// Returns the end of the cells from `at` on that one plan takes: cells with the same step, of at most `most` bytes
+/// unless there is only one.
 fn group(cells: &[Cell], steps: &[Step], at: usize, most: u64) -> usize {
     let mut bytes = 0;
     let mut end = at;

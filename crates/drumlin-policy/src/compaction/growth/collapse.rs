@@ -1,14 +1,14 @@
-//! Collapse on reads: when writes stop and reads go on, the runs that a schedule keeps for later units cost readers for
-//! ever.
+//! Collapse on reads: merges the runs of H for readers while nothing is written.
 //!
+//! A schedule keeps runs for later units. When writes stop and reads go on, these runs would cost readers for ever.
 //! The time that readers spend on the runs of H since these last changed is a debt. Once it reaches the time that
 //! merging them takes, they are merged: first all runs of H into one, then all of H into V1 and V2, and then all runs
-//! of V1 into one. This is the ski rental rule. At most twice the time is spent that would have been best in hindsight,
-//! and each merge leaves fewer runs, so it ends.
+//! of V1 into one. This is the ski rental rule: it spends at most twice the time of the best choice in hindsight.
+//! Each merge leaves fewer runs, so it ends.
 
 use alloc::vec::Vec;
 
-/// Longest time between two policy calls that counts, in microseconds.
+/// Upper bound on the time between two policy calls that is added to the debt, in microseconds.
 const LONGEST: u64 = 10_000_000;
 
 /// What the runs of H have cost readers since they last changed.

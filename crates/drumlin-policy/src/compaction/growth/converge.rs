@@ -1,12 +1,14 @@
 //! Merges of the present cycle: from the runs that are there to the runs that the schedule wants.
 //!
-//! The target after t units is known, so the policy asks only how the tree differs from it. All runs inside one target
-//! run become one plan, and a cascade over several levels is one merge by construction. If the tree lags behind, the
-//! next target run covers more of it and the merges in between never happen, so that lag never adds bytes.
+//! The schedule says which runs should exist after t units, so the policy plans only the difference between these
+//! target runs and the tree. All runs inside one target run become one plan. So a cascade over several levels is a
+//! single merge. If merges lag, the next target run covers more units, and the merges in between never happen. So lag
+//! never adds written bytes.
 //!
-//! Invariant: where runs of H overlap, their levels never fall from new to old. The output level is capped by every
-//! older run that still serves reads, so no merge waits for a clear. A run that overlapped nothing when it was made may
-//! lie below such an older run. It alone waits.
+//! Invariant: of two runs of H that overlap, the older one is never in a shallower level. A merge's output goes no
+//! deeper than any older overlapping run that still serves reads, so no merge waits for a clear. A run that
+//! overlapped nothing when it was made may lie deeper than an older run that overlaps other inputs. It waits until
+//! that run is gone, and the others are merged without it.
 
 use super::position::{CycleRun, Position, vertical};
 use super::schedule::{PlannedRun, Schedule};
@@ -19,7 +21,7 @@ use drumlin_types::Seq;
 use drumlin_types::contract::legal::close_plan;
 use drumlin_types::contract::{Plan, Take, TreeView};
 
-/// Open runs (parts of a unit) that are left alone.
+/// Number of open runs (parts of a unit) above which they are merged.
 const OPEN_RUNS: usize = 4;
 
 /// Input of the plans.
@@ -58,8 +60,8 @@ pub(super) fn collapsed(input: &MergeInput<'_>, position: &Position<'_>) -> Opti
     merge(input, position, &planned_run, &position.current)
 }
 
-/// Returns the newest runs of which none has more than twice the bytes of all newer ones. So each byte of a unit is
-/// merged about as often as the number of its flushes can be halved.
+/// Returns the newest runs, up to the first that has more than twice the bytes of all newer ones. So each byte of a
+/// unit of f flushes is merged about log2(f) times.
 pub(super) fn similar<T>(runs: &[T], bytes_of: impl Fn(&T) -> u64) -> &[T] {
     let (mut bytes, mut end) = (0u64, 0);
     while let Some(run) = runs.get(end).filter(|run| end == 0 || bytes_of(run) <= bytes.saturating_mul(2)) {
@@ -70,7 +72,7 @@ pub(super) fn similar<T>(runs: &[T], bytes_of: impl Fn(&T) -> u64) -> &[T] {
 }
 
 fn of_planned(input: &MergeInput<'_>, position: &Position<'_>, planned_run: &PlannedRun) -> Option<Plan> {
-    // A run that reaches into the next planned one belongs to this one, so that none is left alone.
+    // A run that reaches into the next planned run counts as inside this one, so that each run has a place.
     let is_inside = |run: &&CycleRun<'_>| (planned_run.lo..=planned_run.hi).contains(&run.units.lo);
     let inside: Vec<CycleRun<'_>> = position.current.iter().filter(is_inside).copied().collect();
     merge(input, position, planned_run, &inside)
@@ -88,7 +90,7 @@ fn merge(
         return None;
     }
     let is_open = runs.iter().all(|run| run.units.is_open);
-    // Open parts beside whole units do not make their unit a whole one.
+    // Open parts that are merged with whole units do not count as a whole unit.
     let counted = runs.iter().filter(|run| is_open || !run.units.is_open);
     let units = Units {
         lo: runs.iter().map(|run| run.units.lo).min()?,
@@ -99,8 +101,8 @@ fn merge(
     let oldest = runs.iter().map(|run| run.run.view.min_seq()).min()?;
     let label = (vertical(input.projected).0).saturating_sub(1).saturating_sub(planned_run.depth);
     let ceiling = ceiling(input.tree, runs, oldest)?;
-    // An older run lies above an input, which waits until that run is gone. The others do not wait with it: the older
-    // run may be damaged and stay for ever.
+    // An older overlapping run lies above an input. This input waits until that run is gone. The others are merged
+    // without it, because the older run may be damaged and stay for ever.
     if ceiling < deepest {
         let above: Vec<CycleRun<'_>> = runs.iter().filter(|run| run.run.level <= ceiling).copied().collect();
         return merge(input, position, planned_run, &above);
@@ -123,12 +125,12 @@ fn merge(
     let mut plan = Plan::new(take, out, reason);
     plan.tag = encode(input.cycle, &units);
     plan.deadline = Some(input.earlier_units.saturating_add(u64::from(planned_run.dies)));
-    // What else would have to move belongs to no unit of this cycle.
+    // If closing the plan adds files, it is dropped: they belong to no unit of this cycle.
     close_plan(input.projected, &plan).ok().filter(|closed| closed.take.len() == plan.take.len())
 }
 
-/// Returns the lowest-numbered level of H that holds an older run which overlaps one of `runs`, whatever compaction it
-/// takes part in. The level above V1 if there is none.
+/// Returns the shallowest level of H that holds an older run that overlaps one of `runs`, or the level above V1 if
+/// there is none. Runs that are being compacted count too.
 fn ceiling(tree: &TreeView, runs: &[CycleRun<'_>], oldest: Seq) -> Option<u8> {
     let first_vertical = vertical(tree).0;
     let levels = tree.levels.iter().enumerate().take(usize::from(first_vertical));

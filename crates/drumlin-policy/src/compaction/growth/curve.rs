@@ -1,8 +1,9 @@
 //! The size curve s(r): the bytes of a run that r units were merged into, in units.
 //!
-//! Merging units that hold the same keys drops versions, so s(r) is smaller than r. The curve is known at the powers of
-//! two up to 4096 and linear between them. Beyond, it goes on like its last part. It is held as twelve growth factors,
-//! from 1 to 2 and a byte each, so that it fits into the tag of a run. It starts at s(r) = r: no key is written twice.
+//! Merging units that hold the same keys drops versions, so s(r) is smaller than r. The curve is known at the powers
+//! of two up to 4096 and linear between them. Beyond, its last segment continues. It is stored as twelve growth
+//! factors from 1 to 2, one byte each, so that it fits into the tag of a run. The initial curve is s(r) = r, as if no
+//! key were written twice.
 
 use crate::real::round;
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ pub(super) const DOUBLINGS: usize = 12;
 /// One unit of output in the integers of the schedules.
 pub(super) const FIXED_ONE: u64 = 256;
 
-/// Share of a measured growth factor that replaces the known one.
+/// Weight of a newly measured growth factor.
 const LEARNED: f64 = 1.0 / 8.0;
 
 /// The size curve, as the growth of each doubling: byte b stands for the factor 1 + b / 255.
@@ -48,8 +49,9 @@ impl SizeCurve {
 
     /// Learns from runs of known units and bytes (in units), in any order.
     ///
-    /// The doubling that the units of a run lie in moves by an eighth, at least by one byte step, towards the measured
-    /// growth. With the largest run the later ones move as well: nothing better is known of them.
+    /// The growth factor of the doubling that contains the units of a run moves by an eighth, at least by one byte
+    /// step, towards the measured growth. The largest run also moves the factors of all later doublings, for which
+    /// there is no other measurement.
     pub(super) fn learn(&mut self, runs: &[(u16, f64)]) {
         let is_known = |(units, size): &&(u16, f64)| {
             (2..=1 << DOUBLINGS).contains(units) && size.is_finite() && *size > 0.0

@@ -1,4 +1,4 @@
-//! What a growth policy tells people: its cycle, its schedule and why, and the runs that it has and wants.
+//! Explanations for people: the cycle, the schedule and the read weight behind it, and the runs wanted.
 
 use super::position::Position;
 use super::schedule::Schedule;
@@ -28,7 +28,7 @@ pub(super) struct Explanation {
 }
 
 impl Explanation {
-    /// Keeps what a decision was made of.
+    /// Builds the text from the inputs of a decision.
     pub(super) fn decided(
         &mut self,
         cycle: &Cycle,

@@ -92,7 +92,7 @@ impl Family {
         }
     }
 
-    /// Returns whether a schedule of this shape may be one of this policy.
+    /// Returns whether this policy makes schedules of this shape.
     pub(super) fn allows(&self, shape: Shape) -> bool {
         match self {
             Family::Vertiorizon { .. } => matches!(shape, Shape::Weighted(_)),

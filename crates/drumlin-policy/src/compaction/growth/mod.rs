@@ -1,20 +1,20 @@
 //! Growth by proven schedules (docs/design/growth.md; paper: Vertiorizon, SIGMOD 2025).
 //!
-//! A leveled or tiered tree decides level by level when to merge. Here the whole life of every run is planned ahead for
-//! a *cycle* of n units, where a *unit* is one full flush. So the cost of a cycle is known before it begins, and the
-//! plan writes the least for the runs that it lets readers meet. At the end of the cycle a *clear* empties the levels
-//! above the last two into these.
+//! A leveled or tiered tree decides level by level when to merge. Here the whole life of every run is planned ahead
+//! for a *cycle* of n units, where a *unit* is one full flush. So the cost of a cycle is known before it begins, and
+//! the schedule writes the fewest bytes for the number of runs that readers meet. At the end of the cycle a *clear*
+//! moves all runs above the last two levels into these.
 //!
 //! ```text
 //! levels 0 to 4   H: the runs of the present cycle, merged by the schedule
-//! level 5         V1: what clears left out; the densest key ranges go on
+//! level 5         V1: key ranges that clears kept; the densest go on to V2
 //! level 6         V2: most of the data, one run
 //! ```
 //!
-//! - `horizontal-leveling:l`, `horizontal-tiering:l`: the published schedules, made exact for every n. Each clear
-//!   pushes all of H into V2.
+//! - `horizontal-leveling:l`, `horizontal-tiering:l`: the paper's schedules, optimal for every n. Each clear pushes all
+//!   of H into V2.
 //! - `horizontal-lazy:T/L`: lazy leveling with the tiered schedule in place of its tiers.
-//! - `vertiorizon`: the schedule with the least merges + read weight * runs, and V1.
+//! - `vertiorizon`: the schedule with the least merge output + read weight * run units. It keeps cells in V1.
 //! - `vertiorizon:paper`: the scheme as published, for comparison.
 //!
 //! # Where the code is

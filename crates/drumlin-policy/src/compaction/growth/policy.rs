@@ -20,13 +20,16 @@ use drumlin_types::contract::{
     CompactionPolicy, Decision, Outcome, Pace, PaceScope, Plan, PolicyError, PolicyInput, RunTag, TreeView,
 };
 
-/// Bytes of H, in those of a whole cycle, from which a clear is due whatever the units say.
+/// A clear is due when the runs of the cycle exceed this multiple of the bytes of a whole cycle, whatever the unit
+/// count.
 const CLEAR_AT: f64 = 1.25;
-/// Units of H and V1, and units of H alone, from which a clear for the sake of space is due.
+/// Bytes, in units, that H and V1 together must exceed, and that H must hold, before the space target makes a clear
+/// due.
 const SPACE_UNITS: (u64, u64) = (8, 4);
-/// By which share of a cycle the clear of the former one may be late before writers are slowed.
+/// How late the clear of the previous cycle may be, as a share of the present cycle, before writers are slowed.
 const MAY_BE_LATE: f64 = 0.25;
-/// Share of compaction passes that writers leave room for besides, for each cycle that the clear is later than that.
+/// Relative increase of the compaction passes that writers leave room for, per cycle that the clear is later than
+/// that.
 const LATE_PASSES: f64 = 3.0;
 
 /// A policy that grows by a schedule.
@@ -44,8 +47,8 @@ pub(super) struct Growth {
     debt: ReadDebt,
     /// Bytes of H when the present cycle began: what its clear moves.
     clear_bytes: u64,
-    /// Whether the last call found nothing to do while nothing was unfinished. If old runs are left nevertheless, such
-    /// as those below a damaged table, the next cycle does not wait for them.
+    /// Whether the last call returned no plan while no compaction was unfinished. The next clear does not wait for
+    /// old runs that are left then, such as those above a damaged table.
     is_stuck: bool,
     is_frozen: bool,
     explanation: Explanation,
@@ -69,7 +72,7 @@ impl Growth {
     }
 
     /// Returns the cycle and the schedule that `tree`, a projected tree, is in. `flush` is the expected size of a
-    /// flush, for a cycle that begins before any was seen.
+    /// flush, used if a cycle begins before any flush was seen.
     fn follow(&mut self, tree: &TreeView, flush: u64) -> (Cycle, Schedule) {
         if !core::mem::replace(&mut self.is_checked, true)
             && let Some(newest) = newest_cycle(tree)
@@ -77,7 +80,7 @@ impl Growth {
         {
             (self.cycle, self.schedule, self.tuning.curve) = (Some(newest), None, newest.curve);
         }
-        // A tag of another policy's schedule is one of an older cycle.
+        // A cycle with a schedule of another policy counts as an older one.
         let is_ours = |cycle: &Cycle| self.family.allows(cycle.shape);
         match self.cycle.filter(is_ours) {
             Some(cycle) if position(tree, cycle.number).is_broken() => self.begin(tree, flush),
@@ -153,7 +156,8 @@ impl Growth {
         None
     }
 
-    /// Returns whether the runs of a published schedule are those that it wants, or the cycle is a quarter too long.
+    /// Returns whether a published schedule has made its merges, or its cycle is a quarter too long. Other schedules
+    /// do not wait.
     fn has_merged(&self, projected: &TreeView, cycle: &Cycle, schedule: &Schedule) -> bool {
         let found = position(projected, cycle.number);
         let wanted = schedule.target(found.units).len();
@@ -162,7 +166,7 @@ impl Growth {
         !cycle.shape.is_published() || is_done || found.units > cycle.units + cycle.units / 4
     }
 
-    /// Returns the most runs of a cycle.
+    /// Returns the largest number of runs that the schedule keeps at once.
     fn most_runs(&self) -> usize {
         let schedule = self.schedule.as_ref();
         schedule.map_or(0, |schedule| usize::from(schedule.planned_cost.runs))
@@ -180,14 +184,14 @@ impl Growth {
         self.explanation.clear = format!("cycle {} began: {why}", cycle.number);
     }
 
-    /// Returns the number of runs of a cycle from which on writers are slowed.
+    /// Returns the number of runs of a cycle at which writers are slowed.
     fn slows_at(&self) -> usize {
         2 * self.most_runs() + 4
     }
 
-    /// Returns why the runs of the present cycle are more than the schedule keeps although nothing can be merged. A
-    /// damaged table does that. Behind a clear the next runs begin anew. Without a damaged run in the cycle a clear can
-    /// wait until writers would be slowed.
+    /// Returns why a clear is due early: the cycle has more runs than the schedule keeps, and no plan can merge them.
+    /// A damaged table causes that. The clear begins a new cycle, whose runs can be merged again. If no run of the
+    /// cycle itself is damaged, the clear waits until writers would be slowed.
     fn blocked(&self, projected: &TreeView) -> Option<String> {
         let position = position(projected, self.cycle?.number);
         let closed = position.current.iter().filter(|run| !run.units.is_open).count();
@@ -196,7 +200,8 @@ impl Growth {
         is_blocked.then(|| format!("{closed} runs that no plan can merge"))
     }
 
-    /// Returns the merges of the present cycle, the plans of its clear, and those for readers of a quiet tree.
+    /// Returns the merges of the present cycle, the plans of its clear and, while nothing else is due, merges for
+    /// readers.
     fn plans(&mut self, input: &PolicyInput<'_>, projected: &TreeView, sizes: &Sizes) -> Vec<Plan> {
         let Some(cycle) = self.cycle else { return Vec::new() };
         let (cycle, schedule) = self.with(cycle);
@@ -238,7 +243,7 @@ impl Growth {
         plans
     }
 
-    /// Keeps what this decision was made of.
+    /// Records the inputs of this decision for `explain`.
     fn explain_later(&mut self, input: &PolicyInput<'_>, projected: &TreeView, sizes: &Sizes) {
         let Some(cycle) = self.cycle else { return };
         let (cycle, schedule) = self.with(cycle);
@@ -251,9 +256,9 @@ impl Growth {
         self.explanation.decided(&cycle, &schedule, &position, (read_weight, reads(input)), sizes);
     }
 
-    /// Writers are slowed to what compactions can take in when the runs of the present cycle are twice as many as the
-    /// schedule keeps, or when the clear of the former cycle is a quarter of the present one behind. Old runs do not
-    /// count: clears remove them.
+    /// Returns the write rate limit. Writers are slowed to what compactions can absorb in two cases: the present
+    /// cycle has more than twice as many runs as the schedule keeps (see `slows_at`), or the clear of the previous
+    /// cycle is a quarter of the present cycle behind. Old runs do not count, because clears remove them.
     fn pace(&self, input: &PolicyInput<'_>, plans: &[Plan], sizes: &Sizes) -> Pace {
         let under_way = || input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
         let drain = drain(under_way(), input.tree, input.costs, input.limits);
@@ -266,7 +271,7 @@ impl Growth {
             let units = f64::from(cycle.units);
             let merged = schedule.planned_cost.merged as f64 / FIXED_ONE as f64 / units;
             (pace.passes, pace.covered) = ((merged + sizes.writes).clamp(1.0, 64.0), Some(covered));
-            // A state that was lost does not say what the clear began with.
+            // If the saved state was lost, the bytes at the start of the clear are unknown.
             let all = (self.clear_bytes as f64).max(units * cycle.unit_bytes().max(1) as f64);
             let late =
                 f64::from(position.units) / units - (1.0 - position.old_bytes as f64 / all) - MAY_BE_LATE;
@@ -298,7 +303,7 @@ impl CompactionPolicy for Growth {
         let projected = input.tree.projected();
         let (cycle, schedule) = self.follow(&projected, input.limits.memtable_bytes);
         let sizes = self.tuning.sizes(&projected, cycle.unit_bytes(), Some(cycle.units));
-        // A clear waits for the one before, and the published one for the last merge.
+        // A clear waits for the previous one. A published clear also waits for its merges.
         if (position(input.tree, cycle.number).old.is_empty() || self.is_stuck && input.tickets.is_empty())
             && self.has_merged(&projected, &cycle, &schedule)
             && let Some(why) = self.due(input, &projected, &cycle, &sizes)
@@ -342,8 +347,8 @@ impl CompactionPolicy for Growth {
         explain(&self.name(), &self.explanation, self.is_frozen)
     }
 
-    /// Saves everything that decides, so that recorded decisions can be replayed. To go on after a crash, the tags of
-    /// the runs are enough.
+    /// Saves everything that decisions depend on, so that recorded decisions can be replayed. After a crash, the tags
+    /// of the runs are enough to continue.
     fn save(&self) -> Vec<u8> {
         let Some(cycle) = &self.cycle else { return Vec::new() };
         let mut bytes = cycle.encode();

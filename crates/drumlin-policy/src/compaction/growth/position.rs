@@ -75,8 +75,8 @@ pub(super) fn newest_cycle(tree: &TreeView) -> Option<Cycle> {
 }
 
 impl Position<'_> {
-    /// Returns whether a run of the present cycle may hold older versions than an old one. A cycle begins with no old
-    /// runs above it, so another policy was in force since.
+    /// Returns whether an old run may hold newer versions than a run of the present cycle. Old runs are older than
+    /// the whole cycle unless another policy was in force since it began.
     pub(super) fn is_broken(&self) -> bool {
         let oldest = self.current.iter().map(|run| run.run.view.min_seq()).min();
         oldest.is_some_and(|oldest| self.old.iter().any(|old| old.max_seq > oldest))
@@ -89,7 +89,7 @@ impl Position<'_> {
         if unit_bytes == 0 {
             return Units { lo, hi: lo, is_open: false };
         }
-        // A unit ends with the flush whose middle is nearest to its end.
+        // The unit stays open if more than half of another such flush still fits into it.
         if gathered.saturating_add(bytes / 2) < unit_bytes {
             return Units { lo, hi: lo, is_open: true };
         }

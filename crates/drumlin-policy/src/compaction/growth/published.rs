@@ -17,7 +17,7 @@ pub(super) const FIRST_UNITS: u16 = 8;
 /// Largest delta that fits into a tag.
 const MOST_DELTA: u8 = 15;
 
-/// Returns the widths of Algorithm 1. Level 1 is merged into level 2 from C_1 > C_2 + delta on (Section 5.3).
+/// Returns the widths of Algorithm 1. Level 1 is merged into level 2 once C_1 > C_2 + delta (Section 5.3).
 pub(super) fn leveling(units: u16, levels: u8, delta: u8) -> Vec<u16> {
     let levels = usize::from(levels.max(1));
     let (mut counters, mut held) = (vec![0u16; levels], vec![0u16; levels]);

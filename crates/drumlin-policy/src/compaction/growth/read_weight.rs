@@ -1,9 +1,10 @@
 //! The read weight: what a run costs readers, in units of merging.
 //!
-//! A schedule weighs bytes written against runs read with one number: the seconds that one run of H costs readers while
-//! one unit is written, divided by the seconds that merging one unit takes. Both scale with the bytes of a unit, so
-//! these cancel. Point lookups that search the run in vain pay a probe and the blocks that its filter lets through,
-//! seeks pay the positioning of its cursor. Every number is measured; nothing is known before all of them are.
+//! A schedule weighs bytes written against runs read with one number: the seconds that one run of H costs readers
+//! while one unit is written, divided by the seconds that merging one unit takes. Both scale with the bytes of a
+//! unit, so these cancel. Point lookups that search the run in vain pay a probe and the blocks that its filter lets
+//! through, seeks pay the positioning of its cursor. All numbers are measured. The read weight is unknown until all
+//! of them are.
 
 use super::curve::SizeCurve;
 use super::schedule::{Cost, Schedule};

@@ -2,8 +2,8 @@
 //!
 //! A cycle is the n units between two clears, and the last unit goes straight into the clear. A schedule for the other
 //! N = n - 1 units is a list of widths a(1) .. a(N): after flush t the newest run covers a(t) units, and a(t) = 1 means
-//! that nothing is merged. Only merges that include the newest unit are needed, since any other would be as good
-//! earlier. Two costs follow:
+//! that nothing is merged. Only merges that include the newest unit are needed, since any other merge could as well be
+//! made earlier. Two costs follow:
 //!
 //! - M, the merge output: the sum of s(a(t)) over all a(t) > 1, with the size curve s.
 //! - R, the run units: the sum of the number of runs after each flush. R / n is the mean number of runs.
@@ -23,7 +23,7 @@
 //! are exact for each n. The paper's Algorithms 1 and 2 are so only where n is a binomial coefficient; they are in
 //! `published.rs`, as printed.
 //!
-//! Invariant: costs are integers, so every machine finds the same roots; of equal ones the smallest.
+//! Invariant: costs are integers, and of equal roots the smallest wins. So every machine finds the same schedule.
 
 use super::curve::SizeCurve;
 use super::published;
@@ -43,7 +43,7 @@ fn weight(k: i8) -> u64 {
     scaled.max(1)
 }
 
-/// A run that a schedule wants.
+/// A run that a schedule prescribes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PlannedRun {
     /// First unit, from 1.
@@ -52,7 +52,7 @@ pub(super) struct PlannedRun {
     pub(super) hi: u16,
     /// Number of older runs.
     pub(super) depth: u8,
-    /// Unit whose merge ends the run: the clear if no earlier one does.
+    /// Unit after which a merge consumes the run; the last unit of the cycle if only the clear does.
     pub(super) dies: u16,
 }
 
@@ -123,8 +123,8 @@ impl Schedule {
         &self.widths
     }
 
-    /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. After the last unit that
-    /// the schedule names, these stay.
+    /// Returns the runs that the tree should have after `t` units of a cycle, oldest first. Beyond the last unit of
+    /// the schedule, they no longer change.
     pub(super) fn target(&self, t: u16) -> Vec<PlannedRun> {
         let (past, coming) = self.widths.split_at(usize::from(t).min(self.widths.len()));
         let mut planned: Vec<PlannedRun> = Vec::new();
@@ -175,7 +175,7 @@ fn cost(widths: &[u16], curve: &SizeCurve) -> Cost {
 /// right subtree of a root.
 fn in_order(tables: &[Vec<u16>], most: u16, subtrees: impl Fn(usize) -> (usize, usize)) -> Vec<u16> {
     let mut widths = Vec::with_capacity(usize::from(most));
-    // A subtree is written left part, root, right part. The third number is a root that is due, or 0.
+    // Stack of an in-order walk: the table and the units of a subtree, and a root to output next (0 for none).
     let mut open = vec![(tables.len().saturating_sub(1), most, 0)];
     while let Some((table, m, due)) = open.pop() {
         if due > 0 {

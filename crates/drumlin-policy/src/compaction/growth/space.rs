@@ -1,9 +1,9 @@
 //! How many units a cycle has and how large V1 may be, from the space target.
 //!
-//! Bytes of H and V1 are the most that can be obsolete, so space amplification is at most 1 + (H + V1) / V2. With
-//! sigma = target - 1, V2 of V units and n units in a cycle, x = V / n, and v = V1 / (n units) after a clear, the bound
-//! is 1 + (1 + v) / x. A clear pushes a share p = 1 / (2 v + 1) of the key space from V1 into V2, the densest part of
-//! it, and writes v + x p units for each flushed one. The cheapest x and v that meet the target are
+//! At most as many bytes are obsolete as H and V1 hold, so space amplification is at most 1 + (H + V1) / V2. With
+//! sigma = target - 1, V2 of V units and n units in a cycle, x = V / n, and v = V1 / (n units) after a clear, the
+//! bound is 1 + (1 + v) / x. A clear pushes a share p = 1 / (2 v + 1) of the key space from V1 into V2, the densest
+//! part of it, and writes v + x p units for each flushed one. The cheapest x and v that meet the target are
 //!
 //! ```text
 //! g = (sqrt(1 + 4 sigma) - 1) / 2,   x = 1 / (2 g^2),   v = (1/g - 1) / 2,   p = g
@@ -15,7 +15,7 @@
 use super::shape::UNITS;
 use crate::real::{round, square_root};
 
-/// Units of V2 that a store may waste whatever its target: a small one would otherwise be compacted all the time.
+/// Units of space that a store may waste whatever its target. Otherwise a small one would be compacted all the time.
 const SMALL: f64 = 8.0;
 
 /// Sizes that a space target allows.

@@ -100,7 +100,8 @@ pub(super) const BOUNDS: core::ops::RangeInclusive<u8> = 1..=5;
 pub(super) struct Units {
     pub(super) lo: u16,
     pub(super) hi: u16,
-    /// Whether the run is a part of unit `hi`: flushes that are too short to be a unit are open until their sum is one.
+    /// Whether the run is only a part of unit `hi`. Flushes that are too short for a unit stay open until they add up
+    /// to one.
     pub(super) is_open: bool,
 }
 

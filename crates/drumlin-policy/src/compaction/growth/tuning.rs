@@ -1,4 +1,4 @@
-//! What the next cycle looks like: its length, its schedule and the size of a unit, from the store and its load.
+//! Chooses the next cycle: its length, its schedule and the size of a unit, from the store and its load.
 
 use super::curve::SizeCurve;
 use super::family::Family;
@@ -11,7 +11,7 @@ use super::tag::Cycle;
 use alloc::vec::Vec;
 use drumlin_types::contract::{PolicyInput, TreeView};
 
-/// Number of flushes whose mean is the size of a unit.
+/// Number of recent flushes that the size of a unit is computed from.
 const FLUSHES: usize = 16;
 /// Most bytes of a flush in a saved state.
 const MOST_FLUSHED: u64 = 1 << 48;
@@ -30,9 +30,9 @@ pub(super) struct Tuning {
     flushes: Vec<u64>,
     /// Read weight, once it is known.
     pub(super) read_weight: Option<f64>,
-    /// Operations as the published tuning sees them.
+    /// Operation mix for the published tuning.
     mix: Option<published::Mix>,
-    /// Number of the cycle that began here.
+    /// Number of the last cycle that this policy began itself, not one that it found in the tree.
     begun: Option<u32>,
     /// Whether V1 gets a new run with each clear.
     pub(super) is_v1_tiered: bool,
@@ -51,7 +51,7 @@ impl Tuning {
         }
     }
 
-    /// Takes over what the engine has measured of the load.
+    /// Updates the read weight and the operation mix from measurements.
     pub(super) fn measure(&mut self, input: &PolicyInput<'_>) {
         let measured = read_weight(input.load, input.costs, input.tree.false_positive_rate());
         self.read_weight = self.family.fixed_read_weight().or(measured).or(self.read_weight);
@@ -85,8 +85,8 @@ impl Tuning {
         }
     }
 
-    /// Returns cycle `number` of a frozen policy, which follows `previous`: longer or shorter with the store, and else
-    /// the same.
+    /// Returns cycle `number` of a frozen policy, which follows `previous`. Its length follows the store.
+    /// A weighted schedule also gets a larger k if it would keep too many runs.
     pub(super) fn frozen_cycle(&self, tree: &TreeView, previous: Cycle, number: u32) -> Cycle {
         let sizes = self.sizes(tree, previous.unit_bytes(), Some(previous.units));
         let units = self.units_after(previous.units, &sizes);
@@ -98,7 +98,7 @@ impl Tuning {
     }
 
     /// Returns cycle `number`, which follows `previous`, with the sizes and the schedule that the store and its load
-    /// ask for now. `flush` is the expected size of a flush, which counts if none was seen.
+    /// ask for now. `flush` is the expected size of a flush, used if none was seen.
     pub(super) fn next_cycle(
         &mut self,
         tree: &TreeView,
@@ -107,12 +107,12 @@ impl Tuning {
         flush: u64,
     ) -> Cycle {
         let unit_kib = self.next_unit_kib(previous.map(|cycle| cycle.unit_kib), flush);
-        // Runs that an earlier process left may be half cleared.
+        // The runs of a cycle that this policy did not begin may be partly cleared already.
         if let Some(cycle) = previous.filter(|cycle| self.begun == Some(cycle.number)) {
             self.learn(tree, &cycle);
         }
         self.begun = Some(number);
-        // How long the cycles of another policy were says nothing.
+        // The length of another policy's cycles is irrelevant.
         let in_force = previous.filter(|cycle| self.family.allows(cycle.shape));
         let sizes = self.sizes(tree, u64::from(unit_kib) << 10, in_force.map(|cycle| cycle.units));
         let units = match in_force.filter(|cycle| !cycle.shape.is_published()) {
@@ -156,7 +156,7 @@ impl Tuning {
     /// Returns the size of a unit of the next cycle. It changes by a factor of two at most: a few short flushes before
     /// the end of a cycle say little.
     fn next_unit_kib(&self, previous: Option<u32>, flush: u64) -> u32 {
-        // One KiB is what very short flushes have at least: it says nothing about later ones.
+        // Very short flushes are rounded up to one KiB, which predicts nothing about later ones.
         match (self.unit_kib(), previous.filter(|kib| *kib > 1)) {
             (Some(kib), Some(previous)) => kib.clamp(previous / 2, previous.saturating_mul(2)),
             (Some(kib), None) | (None, Some(kib)) => kib,
@@ -232,7 +232,7 @@ fn take_option<const N: usize>(bytes: &[u8]) -> Option<(Option<[u8; N]>, &[u8])>
     }
 }
 
-/// Returns the operations of a load, unless there are none.
+/// Returns the operation mix of a load, if it has operations.
 fn mix(input: &PolicyInput<'_>) -> Option<published::Mix> {
     let load = input.load;
     let all = load.writes + load.gets + load.seeks;
