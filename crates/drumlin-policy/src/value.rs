@@ -150,7 +150,7 @@ const MOST_REWRITTEN: f64 = 4.0;
 pub struct SpaceExcess {
     /// Total - target * referenced bytes, at least 0.
     pub known: f64,
-    /// What the largest run alone as referenced would add.
+    /// Excess that is added if only the values of the largest run count as referenced.
     pub hidden: f64,
 }
 

@@ -1,8 +1,8 @@
 //! The filter bits of one new table, under a ceiling that keeps the budget.
 //!
-//! The price divides the budget over the tables that exist or are expected. What is then built differs: inputs are
-//! merged away, estimates miss, and the price is of an earlier moment. So each build is checked against the *ledger* of
-//! bits that live tables have. A table with n keys may get at most
+//! The price divides the budget over the tables that exist or are expected. The filters that are built differ from
+//! that: compactions remove tables, estimates miss, and the price is of an earlier moment. So each build is checked
+//! against the *ledger*, the filter bits of all live tables. A table with n keys may get at most
 //!
 //! ```text
 //! max(average, ((average + slack) N - A) / n)
@@ -10,7 +10,7 @@
 //!
 //! bits per key, where N is the number of keys of all tables with this one, and A the bits of all others. So no build
 //! lifts the average bits per key above average + slack, except for the rounding to whole lines and to one bit. If
-//! deletes or a lower option have left it above, each build lowers it.
+//! the average is above that after deletes or a lower option, each build lowers it.
 
 use super::price::{Item, Price};
 use super::{LEAST_BITS, MOST_BITS};
@@ -20,8 +20,9 @@ use core::fmt;
 const SLACK: f64 = 1.0;
 /// The same as a share of a budget that follows from the memory.
 const SLACK_SHARE: f64 = 0.2;
-/// Fewest bits per key that are rounded up to one bit. One bit beats none if the price per bit is below 1 - rate(1) of
-/// the table's weight per key; at that price a Bloom filter of this size would be best.
+/// Smallest optimal number of bits per key that is rounded up to one bit. One bit beats none while the price of a bit
+/// is below 1 - rate(1) of the table's weight per key. At exactly that price, this number of bits is optimal for a
+/// Bloom filter.
 const ROUNDED_UP: f64 = 0.4800;
 
 /// Share of the ledger's excess over the budget that the price makes up for. Most of an excess passes by itself: after
@@ -55,10 +56,11 @@ impl Budget {
 }
 
 impl Budget {
-    /// Returns the average for which the price is solved: the budget's, minus three tenths of the ledger's excess over
-    /// it, of which at most the slack counts below the budget. It is at least a quarter of the budget's. Tables that
-    /// are seldom rewritten keep the bits of an earlier price. Without a correction they would hold the average at the
-    /// ceiling, and small new tables, whose bits save most, would get the fewest.
+    /// Returns the average for which the price is solved: the budget's average, minus three tenths of the ledger's
+    /// excess over it. A ledger below the budget counts as at most the slack below it. The result is at least a
+    /// quarter of the budget's average. Tables that are seldom rewritten keep the bits of an earlier price. Without a
+    /// correction they would hold the average at the ceiling, and small new tables, whose bits save most, would get
+    /// the fewest.
     pub fn corrected(&self, ledger: &Ledger) -> f64 {
         let excess = if ledger.keys > 0.0 { ledger.average() - self.average } else { 0.0 };
         let excess = excess.max(-self.slack);
@@ -159,8 +161,8 @@ pub fn allot(wish: Wish, table: &Item, budget: Budget, ledger: &Ledger) -> Allot
         false => wanted,
     };
     let bits = rounded(bounded.bits);
-    // With a budget below one bit, tables that are all rounded up would take up to twice the budget. The slack of a
-    // bit would be as much again.
+    // With a budget below one bit, rounding all tables up would take up to twice the budget, and using the slack as
+    // well would take as much again. So a table is rounded up only within the budget.
     match bits > bounded.bits && bits * table.keys > budget.average * ledger.keys - ledger.bits {
         true => Allotment { bits: 0.0, rule: BitsRule::Ceiling },
         false => Allotment { bits, ..bounded },
@@ -178,7 +180,7 @@ fn priced(price: &Price, table: &Item, is_below_budget: bool) -> Allotment {
     Allotment { bits, rule }
 }
 
-/// Rounds fewer bits than the least to the least or to none, by the threshold of the price.
+/// Rounds bits below `LEAST_BITS` up to it, or down to none below the threshold of the price.
 fn rounded(bits: f64) -> f64 {
     match bits {
         bits if bits >= LEAST_BITS => bits,

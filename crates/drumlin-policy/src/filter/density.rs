@@ -87,7 +87,7 @@ impl Buckets {
         self.weighted_shares(run, |_| 1.0)
     }
 
-    /// As [`shares`](Buckets::shares), of the total of `weight` over the buckets.
+    /// Like [`shares`](Buckets::shares), but each bucket counts by its `weight`.
     fn weighted_shares(&self, run: &[KeyRange], weight: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut files = vec![0u32; self.count()];
         let overlaps: Vec<(usize, usize)> = run.iter().map(|bounds| self.overlapping(bounds)).collect();
@@ -134,12 +134,13 @@ impl Density {
         (first..=last).map(|number| self.weight(number)).sum::<f64>() / (last - first + 1) as f64
     }
 
-    /// Returns, for each file of one run, its share of all lookups.
+    /// Returns, for each file of one run, its share of the weight of all buckets, about that of all lookups.
     pub fn shares(&self, run: &[KeyRange]) -> Vec<f64> {
         self.buckets.weighted_shares(run, |number| self.weight(number))
     }
 
-    /// Returns the density over other buckets. They take over the lookups in proportion, by key.
+    /// Returns the density over other buckets. Each of them takes lookups of the present buckets in proportion to the
+    /// keys that they share.
     pub fn over(&self, buckets: Buckets) -> Density {
         let mut lookups = vec![0.0; buckets.count()];
         for (number, count) in self.lookups.iter().enumerate().filter(|(_, count)| **count > 0.0) {

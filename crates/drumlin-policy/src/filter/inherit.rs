@@ -1,25 +1,25 @@
-//! Which lookups a merged table takes over from the tables that it replaces.
+//! Which lookup counts the outputs of a compaction inherit from its inputs.
 //!
-//! For a key, let *last* be the input that covers it and that lookups reach last. A lookup that passes *last* in vain
-//! will pass the merged table in vain, and what any input answered, the merged table will answer:
+//! Z counts lookups that probe a table in vain, X lookups that find a version, and *dead* those that find a
+//! tombstone. For a key, let *last* be the input that covers it and that lookups reach last. A lookup that passes
+//! *last* in vain will pass the output in vain. What any input answered, the output will answer. So output g inherits
 //!
 //! ```text
 //! X_g = sum over inputs f of  share of f's lookups that go to g, times X_f
 //! Z_g = sum over inputs f of  share of f's lookups that go to g and for which f is last, times Z_f
 //!     + X of the runs between, on the keys of g   +   dropped dead
 //! ```
-//!
-//! Z counts lookups that probe a table in vain, X lookups that find a version, and *dead* those that find a tombstone.
-//! A run *between* is a run of the output level that is no input and that lookups reach between the first and the last
-//! input: the merged table is newer, so lookups that the run answers now pass the merged table first. Where the merge
+//! A run *between* is a run of the output level that is no input and that lookups reach between the first and the
+//! last input. The output is newer, so lookups that the run answers now pass the output first. Where the compaction
 //! drops tombstones, lookups that found them become vain.
-//!
+//! drops tombstones, lookups that found them become vain.
 //! All shares are of lookups, by the density over the keys and by where the entries of a table lie. Keys between two
 //! outputs count to the one before. So outputs and the remaining parts of inputs together keep all found lookups, and
+//! those vain lookups for which the input was last.
 //! of the vain lookups those of the last input.
-//!
-//! The shares are found when a piece ends, and applied to the counts of the moment when it is installed: lookups that
-//! were counted during a long merge are not lost, and a reference that another piece has cut has the counts of its
+//! The shares are computed when a piece ends, and applied to the counts of the moment when it is installed. So
+//! lookups that were counted during a long compaction are not lost. A file that another piece has narrowed meanwhile
+//! has only the counts of its rest.
 //! rest.
 //!
 //! It differs from the published rule (Mnemosyne, Eqs. 10 and 11), which adds and subtracts estimates of both kinds and
@@ -33,7 +33,7 @@ use core::cmp::Reverse;
 use drumlin_types::contract::LookupStats;
 use drumlin_types::{Key, KeyRange, Seq};
 
-/// Part of a table that a merge takes.
+/// Part of a table that a compaction takes.
 pub struct InputPart<'a> {
     /// Keys of the part.
     pub range: KeyRange,
@@ -42,7 +42,7 @@ pub struct InputPart<'a> {
     /// Largest sequence number of the table.
     pub max_seq: Seq,
     /// Returns the number of entries of the table with keys below this one, or, for `None`, of all entries. It never
-    /// falls with the key.
+    /// decreases as the key increases.
     pub rank: &'a dyn Fn(Option<&[u8]>) -> f64,
 }
 
@@ -66,10 +66,10 @@ impl InputPart<'_> {
     }
 }
 
-/// What an output takes over from one part.
+/// Share of an input part's lookup counts that an output inherits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Inherited {
-    /// Number of the part.
+    /// Index of the part.
     pub part: usize,
     /// Share of the part's lookups that found a version.
     pub found: f64,
@@ -77,7 +77,7 @@ pub struct Inherited {
     pub empty: f64,
 }
 
-/// Returns what each output takes over from the parts. `outputs` are the bounds of the outputs, in key order.
+/// Returns what each output inherits from the parts. `outputs` are the bounds of the outputs, in key order.
 pub fn taken(parts: &[InputPart<'_>], outputs: &[KeyRange], density: &Density) -> Vec<Vec<Inherited>> {
     let mut taken: Vec<Vec<Inherited>> = vec![Vec::new(); outputs.len()];
     if outputs.is_empty() {
@@ -86,7 +86,7 @@ pub fn taken(parts: &[InputPart<'_>], outputs: &[KeyRange], density: &Density) -
     let cuts: Vec<&Key> = outputs[1..].iter().map(|bounds| &bounds.start).collect();
     // Weight of each part: the sum of its segments.
     let mut whole = vec![0.0; parts.len()];
-    // Place of each part in the list of the output under way.
+    // Index of each part in the list of the output under way.
     let (mut places, mut under_way) = (vec![None; parts.len()], 0);
     for_each_segment(parts, &cuts, |segment, covering| {
         let number = cuts.partition_point(|cut| **cut <= segment.start);
@@ -118,12 +118,12 @@ pub fn taken(parts: &[InputPart<'_>], outputs: &[KeyRange], density: &Density) -
     taken
 }
 
-/// Largest number of parts at whose bounds the keys are divided. Of more, some may overlap a segment only in part, and
-/// the last of them counts as last for the whole segment.
+/// Largest number of parts at whose bounds the keys are divided. With more parts, keys are divided at output bounds
+/// alone. A part may then cover only a piece of a segment, and *last* is chosen once for the whole segment.
 const MOST_DIVIDED: usize = 256;
 
-/// Divides the merged keys at `cuts` and at the bounds of parts. Calls `visit` with each segment and the parts that
-/// cover it, in key order.
+/// Divides the keys of all parts at `cuts` and at the bounds of parts. Calls `visit` with each segment and the parts
+/// that cover it, in key order.
 fn for_each_segment(parts: &[InputPart<'_>], cuts: &[&Key], mut visit: impl FnMut(&KeyRange, &[usize])) {
     let starts = parts.iter().map(|part| &part.range.start);
     let ends = parts.iter().filter_map(|part| part.range.end.as_ref());
@@ -148,8 +148,9 @@ fn for_each_segment(parts: &[InputPart<'_>], cuts: &[&Key], mut visit: impl FnMu
     }
 }
 
-/// Returns the lookups that an output takes over. `parts` are the lookups of each part now, `between` those that runs
-/// between answer on the keys of the output, and `dropped` is the share of the tombstones that the merge has dropped.
+/// Returns the lookups that an output inherits. `parts` are the lookups of each part now, `between` those that runs
+/// between answer on the keys of the output, and `dropped` is the share of the tombstones that the compaction has
+/// dropped.
 pub fn total(taken: &[Inherited], parts: &[LookupStats], between: f64, dropped: f64) -> LookupStats {
     let mut total = LookupStats { empty: between.max(0.0), ..LookupStats::default() };
     for Inherited { part, found, empty } in taken {

@@ -1,19 +1,19 @@
 //! The mean price over the recent past, for tables that live long.
 //!
-//! When most keys are merged into one run, the tree holds little else, and the price of that moment gives the run the
-//! whole budget. Later, new small runs above it are worth many bits per key, and the run keeps what it has: the average
-//! rises far above the budget. A table should be judged by the mean of the logarithm of the price over its life. For
-//! the life to come, the mean over the past stands in: an exponential mean whose time constant is as many flushed keys
-//! as the store holds. That is about the life of the largest run in a leveled tree. A shorter mean sees only the end of
-//! that life, when runs have piled up and bits are dearest, and gives the largest run too few.
+//! When most keys are compacted into one run, the tree holds little else, and the price of that moment gives the run
+//! the whole budget. Later, new small runs above it are worth many bits per key. The large run keeps what it has, so
+//! the average rises far above the budget. A table should therefore be judged by the mean of the logarithm of the
+//! price over its coming life. The mean over the past stands in for that. It is an exponential mean whose time
+//! constant is as many flushed keys as the store holds, about the life of the largest run in a leveled tree. A
+//! shorter mean sees only the end of that life, when runs have piled up and bits are dearest, and gives the largest
+//! run too few.
 //!
-//! A compaction that merges the share f of all keys is judged by the price of the moment and, with weight f, by the
-//! mean: small tables are soon merged again, so the moment counts for them. Its pieces (subcompactions) have the
-//! same f.
+//! A compaction of the share f of all keys is judged by the price of the moment and, with weight f, by the mean:
+//! small tables are soon compacted again, so the moment counts for them. Its pieces (subcompactions) have the same f.
 //!
-//! A manual compaction is judged otherwise: with weight f by the *price alone*, at which the keyspace has the budget if
-//! it is one run. Its caller wants few runs to read from. The mean is that of the many runs of a load before it, which
-//! the reads after it never meet.
+//! For a manual compaction, the *price alone* takes the place of the mean: the price at which the keyspace has the
+//! budget if it is one run. Its caller wants few runs to read from. The mean is that of the many runs of the load
+//! before, which the reads after it never meet.
 //!
 //! The price per bit is in lookups; it grows with their number and falls with the number of keys. So the mean is taken
 //! of the price over the lookups per key.
@@ -43,8 +43,8 @@ impl MeanPrice {
         self.log = Some(old + (flushed / HORIZON).clamp(0.0, 1.0) * (now - old));
     }
 
-    /// Returns the price for a compaction that merges the share `merged` of all keys. `alone` is the price alone,
-    /// for a manual compaction.
+    /// Returns the price for a compaction of the share `merged` of all keys. `alone` is the price alone, for a manual
+    /// compaction.
     pub fn for_job(&self, price: &Price, alone: Option<&Price>, per_key: f64, merged: f64) -> Price {
         let mean = self.log.map(|log| log + real::ln(per_key));
         let Some(life) = alone.map(|alone| alone.log).or(mean) else { return *price };

@@ -7,29 +7,29 @@
 //! life * vain * (bloom(b) - ribbon(b)) * block  >  keys * 95 ns + life * probed * 40 ns
 //! ```
 //!
-//! `life` is the number of the keyspace's lookups until a table of the level is merged away. `vain` is the share of
-//! them that probe the table and do not find their key, `probed` the share that probe it. `block` is the time of an
-//! unneeded block. `bloom` and `ribbon` are the rates of the ideal curves (`rate.rs`); a real blocked Bloom filter is
-//! worse, so the saving is underestimated. Measured with 2 to 10 bits per key and 100,000 and 600,000 keys on one core
-//! of a Xeon: building takes 95 to 110 ns a key in place of 3 to 11, a probe 20 to 55 ns more.
+//! `life` is the number of the keyspace's lookups until a table of the level is compacted away. `vain` is the share
+//! of them that probe the table and do not find their key, `probed` the share that probe it. `block` is the time of
+//! an unneeded block. `bloom` and `ribbon` are the rates of the ideal curves (`rate.rs`); a real blocked Bloom filter
+//! is worse, so the saving is underestimated. Measured with 2 to 10 bits per key and 100,000 and 600,000 keys on one
+//! core of a Xeon: building takes 95 to 110 ns a key in place of 3 to 11, a probe 20 to 55 ns more.
 //!
-//! No table is left without a filter because of a short life. A Bloom filter is built in a few ns a key, a hundredth of
-//! what a merge takes for an entry. And lives are no guide: when lookups pause, tables that are merged on meanwhile
-//! have a life of no lookups, and those built last would have no filter when lookups come back.
+//! No table is left without a filter because of a short life. A Bloom filter is built in a few ns a key, a hundredth
+//! of what a compaction takes for an entry. Lives are no safe guide either: while lookups pause, tables are compacted
+//! away after no lookups at all. The tables built last would then have no filter when lookups come back.
 
 use super::rate::{BLOOM, RIBBON, rate};
 
-/// What building takes beyond a Bloom filter, per key, in ns.
+/// Extra build time over a Bloom filter, per key, in ns.
 const BUILD_NS: f64 = 95.0;
-/// What a probe takes beyond that of a Bloom filter, in ns.
+/// Extra time of a probe over a Bloom filter, in ns.
 const PROBE_NS: f64 = 40.0;
 
-/// What is expected of a new table.
+/// Expected use of a new table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outlook {
     /// Number of distinct keys.
     pub keys: f64,
-    /// Lookups of the keyspace until the table is merged away.
+    /// Lookups of the keyspace until the table is compacted away.
     pub life: f64,
     /// Share of the lookups that search the table in vain.
     pub vain: f64,

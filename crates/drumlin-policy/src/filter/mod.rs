@@ -18,7 +18,7 @@
 //! - [`skip`]: when lookups skip a filter.
 //! - [`method`]: whether a filter is built as a Ribbon filter.
 //! - [`density`]: how lookups are spread over the keys.
-//! - [`inherit`]: which lookups a merged table takes over from the tables that it replaces.
+//! - [`inherit`]: which lookup counts the outputs of a compaction inherit from its inputs.
 //!
 //! All is pure: the same counts give the same bits on every machine.
 

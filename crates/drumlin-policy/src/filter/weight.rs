@@ -1,14 +1,14 @@
 //! The weight of a table in the division of filter bits: how many lookups probe it in vain.
 //!
-//! The weight is the observed number, which is decayed over time, plus a prior. By the prior every run is probed alike,
-//! over its part of the keys. The prior is ten thousand lookups for all keyspaces that share a budget, divided over
-//! them by their keys, and in the mode `mnemosyne+` a tenth of the keyspace's lookups besides. So a table that nobody
-//! has probed still has a filter, and a load that moves to other keys meets filters there. Simulated, a smaller prior
-//! cost more when the load moved, and a larger one more while it stayed.
+//! The weight is the observed number, which is decayed over time, plus a prior. The prior assumes that every run is
+//! probed alike, over its part of the keys. It is ten thousand lookups for all keyspaces that share a budget, divided
+//! over them by their keys. In the mode `mnemosyne+`, a tenth of the keyspace's lookups is added. So a table that
+//! nobody has probed still has a filter, and a load that moves to other keys meets filters there. Simulated, a
+//! smaller prior cost more when the load moved, and a larger one more while it stayed.
 
 /// Share of a keyspace's lookups that the prior corresponds to.
 const PRIOR_SHARE: f64 = 0.1;
-/// Lookups that the prior of all keyspaces with one budget corresponds to, besides.
+/// Lookups that the prior of all keyspaces with one budget corresponds to, in addition.
 const PRIOR_LOOKUPS: f64 = 1e4;
 
 /// How filter bits are divided over tables.

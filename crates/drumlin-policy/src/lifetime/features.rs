@@ -1,4 +1,4 @@
-//! What the model sees of a value when its class is chosen.
+//! Features of a value, from which the model predicts its lifetime.
 //!
 //! ```text
 //! 0      age of the value          9   mean interval (the rule's prediction)     12..21  decayed writes,
@@ -6,9 +6,9 @@
 //!        writes, newest first     11   bytes before compression
 //! ```
 //!
-//! Features 0 to 11 are in half doublings, 12 to 21 in quarter doublings; bin 0: unknown. A flush knows the table of
-//! recent writes alone: feature 1 is the gap to the last write and 2 the mean of the older gaps; 3 to 8 and 12 to 21
-//! are unknown.
+//! Features 0 to 11 are binned in steps of half a doubling, 12 to 21 in steps of a quarter. Bin 0 means unknown. A
+//! flush has only the table of recent writes: feature 1 is the gap to the last write and 2 the mean of the older
+//! gaps; 3 to 8 and 12 to 21 are unknown.
 
 use super::histogram::quarter_steps;
 use super::history::{Version, decayed_writes};

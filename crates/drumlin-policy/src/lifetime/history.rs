@@ -33,10 +33,10 @@ pub struct Version<'a> {
     pub history: Option<&'a History>,
 }
 
-/// Past writes at the sequence numbers of a history.
+/// Past writes of a key that a history knows exactly, by their sequence numbers.
 #[derive(Default)]
 struct Past {
-    /// Sequence numbers, newest first. Twice the gaps and the dropped version fit.
+    /// Sequence numbers, newest first. There is room for the gaps of two histories and for the dropped version.
     places: [Seq; 2 * KEPT_GAPS + 1],
     len: usize,
 }
@@ -126,8 +126,8 @@ fn remainders(version: Version<'_>) -> [f64; WINDOWS] {
     version.history.map_or([0.0; WINDOWS], |history| history.remainders.map(half))
 }
 
-/// Returns what is left of a write after `elapsed`, per window. Each window is four times as long as the one before, so
-/// the fourth power of one decay is the next shorter window's.
+/// Returns the decayed weight of a write after `elapsed`, per window. Each window is four times as long as the one
+/// before, so the fourth power of one decay is that of the next shorter window.
 fn decays(elapsed: u64) -> [f64; WINDOWS] {
     let mut left = [0.0; WINDOWS];
     let mut power = decay(elapsed as f64, window(WINDOWS - 1));

@@ -1,20 +1,21 @@
-//! Learns lifetimes: watches some keys, labels what was predicted for them, and decides whether the model or the rule
-//! places values.
+//! Learns lifetimes: samples the values of some keys, labels the samples with true lifetimes, and decides whether the
+//! model or the rule places values.
 //!
-//! A *watched* key is one whose hash is below a threshold. The threshold falls when there are too many and rises when
-//! there are few. When the newest value of a watched key is placed, its features and both predictions become a sample.
-//! The next large value or tombstone of the key that a flush meets gives the label
+//! A *watched* key is one whose hash is at most a threshold. The threshold falls when too many keys are watched and
+//! rises when there are few. When the newest value of a watched key is placed, its features and both predictions
+//! become a sample. The next large value or tombstone of the key that a flush meets gives the label
 //!
 //! ```text
 //! y = log2(1 + min(remaining lifetime, H))        H = 16 l0, within 2^10 and 2^26
 //! ```
 //!
-//! and a deadline H after the sample does so otherwise. So values that live for very long give labels too, and no label
-//! is a guess. Small values, merge operands, values that expire and range tombstones are not seen.
+//! If none comes, the sample gets the label of lifetime H at its deadline, H after it was placed. So values that live
+//! for very long give labels too, and no label is a guess. Small values, merge operands, values that expire and range
+//! tombstones are not seen.
 //!
 //! After 8,192 new labels the model is trained anew on the newest rows, up to 32,768. Model and rule are judged by
-//! their mean error |y - prediction| over recent labels; the better one places values. A switch takes an advantage of 5
-//! %, and 4,096 labels since the last one.
+//! their mean error |y - prediction| over recent labels; the better one places values. They are compared after every
+//! 4,096 labels that both predicted. The other one takes over if its error is at least 5 % smaller.
 
 use super::bytes::take;
 use super::trees::{Labelled, Row, Training, Trees};
@@ -31,13 +32,13 @@ const LEAST_ROWS: usize = 1024;
 const MOST_ROWS: usize = 32_768;
 /// Labels that the mean errors cover.
 const JUDGED: usize = 8192;
-/// Fewest labels between two changes of the predictor, and before the first.
+/// Labels that both predicted after which model and rule are compared.
 const LABELS_PER_SWITCH: usize = 4096;
 /// A predictor takes over if its error is at most this share of the other's.
 const ADVANTAGE: f64 = 0.95;
-/// Samples of one key that wait for a label at most.
+/// Largest number of samples of one key that wait for a label.
 const MOST_SAMPLES: usize = 4;
-/// The threshold rises while fewer than this part of the keys that may be watched are, as a divisor.
+/// The threshold rises while fewer keys are watched than the allowed number divided by this.
 const FEW_WATCHED: usize = 4;
 /// H in units of l0, and its bounds.
 const HORIZON: f64 = 16.0;
@@ -120,7 +121,7 @@ pub struct Learner {
     watched: BTreeMap<u64, Vec<Sample>>,
     /// Deadline and hash of each sample that waits.
     deadlines: BTreeSet<(Seq, u64)>,
-    /// Hashes below this are watched.
+    /// Keys whose hash is at most this are watched.
     threshold: u64,
     most_watched: usize,
     most_rows: usize,
@@ -164,7 +165,7 @@ impl Learner {
         // Lists have room for four samples, and maps and sets are half full at worst.
         let key = MOST_SAMPLES * size_of::<Sample>() + 2 * size_of::<(u64, Vec<Sample>)>();
         let watched = most_watched * (key + 2 * MOST_SAMPLES * size_of::<(Seq, u64)>());
-        // The rows, those of a training with their residuals and order, and a deque's spare room.
+        // The rows, those of a training with their residuals and order, and a deque's spare capacity.
         let row = 3 * size_of::<Labelled>() + size_of::<f64>() + 2 * size_of::<u32>();
         let rows = (4 * most_watched).clamp(LEAST_ROWS, MOST_ROWS) * row;
         watched + rows + 2 * JUDGED * size_of::<[f32; 2]>()
@@ -231,8 +232,8 @@ impl Learner {
         self.deadlines.retain(|(_, hash)| *hash <= threshold);
     }
 
-    /// Notes that the key with this hash was written or deleted at `seq`. Samples of this value and of newer ones, as
-    /// of a flush that is repeated, wait on.
+    /// Labels the samples of the key with this hash that are older than `seq`, at which it was written or deleted. A
+    /// repeated flush reports writes again, so samples of this value and of newer ones keep waiting.
     pub fn written(&mut self, hash: u64, seq: Seq) {
         if !self.watches(hash) {
             return;
@@ -243,14 +244,14 @@ impl Learner {
         }
     }
 
-    /// Forgets the samples of the key with this hash. For writes while nothing is learned.
+    /// Forgets the samples of the key with this hash. Called for writes while nothing is learned.
     pub fn discard(&mut self, hash: u64) {
         if self.watches(hash) {
             self.end(hash, |_| true);
         }
     }
 
-    /// Forgets all samples. For writes of which nothing is told.
+    /// Forgets all samples. Called when a flush does not report its writes.
     pub fn discard_all(&mut self) {
         self.watched.clear();
         self.deadlines.clear();
@@ -266,7 +267,7 @@ impl Learner {
         if samples.is_empty() {
             self.watched.remove(&hash);
         }
-        // Two samples of a key may have one deadline.
+        // Two samples of a key may share a deadline, whose entry is removed by now: insert it again.
         let left = self.watched.get(&hash).into_iter().flatten();
         self.deadlines.extend(left.map(|sample| (sample.deadline(), hash)));
         removed

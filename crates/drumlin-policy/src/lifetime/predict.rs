@@ -1,6 +1,6 @@
 //! The predicted remaining lifetime of a value, and the class that it is written to.
 //!
-//! The prediction is the mean interval between the writes of the key, with one more interval of a typical value:
+//! The prediction is the mean interval between the writes of the key, with one typical interval added:
 //!
 //! ```text
 //! I = (age + span + l0) / (m + 1)
@@ -30,7 +30,7 @@ use drumlin_types::history::KEPT_GAPS;
 pub const CLASSES: usize = 6;
 /// Share of completed lifetimes that l0 covers.
 const TYPICAL: f64 = 0.6;
-/// Number of completed lifetimes from which on l0 goes by them.
+/// Number of completed lifetimes from which l0 is their percentile.
 const ENOUGH: u64 = 1000;
 /// Bytes that count as a weight of one in the histogram of predictions.
 const WEIGHT_BYTES: u64 = 1 << 10;
@@ -75,7 +75,7 @@ impl Placer {
         (&self.completed, &self.predicted)
     }
 
-    /// Returns the placer that was saved, without the first bytes.
+    /// Restores a saved placer from `bytes`, which do not have the prefix of versions.
     pub(super) fn restored_body(most_watched: usize, mut bytes: &[u8]) -> Option<Placer> {
         let (completed, predicted) = (Histogram::restore(&mut bytes)?, Histogram::restore(&mut bytes)?);
         Some(Placer { completed, predicted, learner: Learner::restore(most_watched, bytes)? })
@@ -94,8 +94,8 @@ impl Placer {
         known.flatten().unwrap_or(now as f64).max(1.0)
     }
 
-    /// Returns what is expected of a value that is flushed, written at `seq`, by what the table of recent writes had of
-    /// its key before.
+    /// Returns what is expected of a value that is flushed, written at `seq`. `before` is the earlier entry of its
+    /// key in the table of recent writes.
     #[must_use]
     pub fn at_flush(&self, key: KeyOf, seq: Seq, before: Option<Seen>, typical: f64) -> Expected {
         let by_rule = match before {

@@ -31,7 +31,7 @@ pub const MOST_LEAVES: usize = 32;
 const LEAST_ROWS: usize = 20;
 /// Number of trees that a prediction walks together.
 const ABREAST: usize = 8;
-/// Share of its correction that each tree makes.
+/// Learning rate: share of its correction that each tree applies.
 const RATE: f64 = 0.15;
 
 /// A row with its label.

@@ -85,8 +85,8 @@ pub fn fold_period(costs: &FoldCosts, bytes: f64, batch: f64) -> f64 {
     real::square_root((2.0 * costs.inflow * bytes * costs.rewrite / read).max(0.0))
 }
 
-/// Returns the number of runs that are meant to cover a key of a level: one where only bytes bound it, infinite
-/// without any target shape.
+/// Returns the target number of runs over a key of a level: one if the target shape gives only bytes, infinite if it
+/// gives neither.
 pub fn design_runs(design: &LevelDesign) -> f64 {
     if design.runs.is_finite() || design.bytes.is_infinite() { design.runs } else { 1.0 }
 }

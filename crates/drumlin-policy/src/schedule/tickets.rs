@@ -29,8 +29,8 @@ use drumlin_types::{KeyRange, RunId, TableId, Ticket};
 /// State of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceState {
-    /// Does not run. It may start once its waits and its back-off are over; with nothing else to do, even before its
-    /// waits are.
+    /// Not running. It may start once its waits and its back-off are over, or before its waits are over if nothing
+    /// else may start.
     Ready,
     /// An executor runs it.
     Running,
