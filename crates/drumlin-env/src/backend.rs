@@ -421,7 +421,7 @@ impl RawLock {
     }
 }
 
-/// Time of either world. Apart from [`Backend`], so that a clock of the machine holds nothing.
+/// Time of either world. It is no [`Backend`], so that a clock of the machine holds no world.
 #[derive(Clone)]
 pub(crate) enum Time {
     Os,

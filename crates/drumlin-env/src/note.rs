@@ -1,7 +1,7 @@
 //! Notes from the engine to the order monitor about the purpose of its I/O.
 //!
 //! The simulated disk sees writes and syncs, but not their purpose. With these notes it checks the durability order
-//! rules during a run. It so finds a wrong order that otherwise only a crash at the wrong moment would reveal.
+//! rules during a run. So it finds a wrong order that otherwise only a crash at the wrong moment would reveal.
 //! Outside [`crate::MemEnv`] a note costs only the call. Paths are those passed to [`crate::Fs`].
 
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@
 //! value        value files, pointers to them, maps of collected ones
 //!
 //! block        data block of a table             index        index block of a table
-//! filter       Bloom filter of a table           seal         trailer of every table block
+//! filter       filter of a table                 seal         trailer of every table block
 //! compression  compression of single blocks
 //!
 //! file_header  first block of most kinds of      frame        record framing of append-only files

@@ -1,8 +1,8 @@
 //! The write history of a key. The pointer to a value in a value file carries it, so that the lifetime of the value can
 //! be predicted without a lookup.
 //!
-//! The history of a version lists the older writes of its key that merges and flushes have dropped in favour of newer
-//! ones. It holds their number, the distances between the newest eight, and decayed sums of all others (the
+//! The history of a version lists the older writes of its key that compactions and flushes have dropped in favour of
+//! newer ones. It holds their number, the distances between the newest eight, and decayed sums of all others (the
 //! exponentially decayed write counters of DumpKV, PVLDB 18, 2024, equation 1). Distances are differences of sequence
 //! numbers.
 //!

@@ -4,7 +4,7 @@
 //! call       policy slice | state slice | input | decision
 //!
 //! input      levels: count of (runs: count of run) | tickets: count of ticket
-//!            | load: 9 f64, sealed memtables, snapshots, gets, seeks, writes
+//!            | load: 10 f64, sealed memtables, snapshots, gets, seeks, writes
 //!            | costs: 13 f64
 //!            | limits: memtable bytes, file bytes, slots, cores, max runs, write amplification f64, disk
 //!              budget, disk used, pin u8, 4 f64 if pin is 1, enough u8
@@ -12,7 +12,7 @@
 //! run        id | tag slice | files: count of file
 //! file       table | range | bytes, entries, keys, tombstones, range tombstones, smallest seq, largest seq
 //!            | filter bits, false-positive rate, empty, found, dead: f64 each
-//!            | state u8 (0 free, 1 settling, 2 leaving, 3 coming), ticket unless free
+//!            | state u8 (0 free, 1 settling, 2 leaving, 3 coming), ticket unless free; 3 with ticket 0: unavailable
 //! ticket     number | plan | pieces, pieces done, bytes, bytes done
 //! plan       take: count of (table, range) | may fold: count of (table, range) | out u8
 //!            | place u8, run if 1 | tag slice | deadline u8, number if 1 | priority f64

@@ -98,7 +98,6 @@ fn far_children_are_cut_apart() {
     assert_eq!(builder.encode(0..3, 0, &mut Vec::new()), Err(IndexError));
 }
 
-/// Calls every read operation on an index block of arbitrary bytes.
 /// The bounds of the base hold for every fence: what validation accepts can be written with its first fence as base.
 #[test]
 fn no_fence_lies_past_the_longest_table() {
@@ -124,6 +123,7 @@ fn no_fence_lies_past_the_longest_table() {
     assert!(!valid(&past));
 }
 
+/// Calls every read operation on an index block of arbitrary bytes.
 fn exercise(bytes: &[u8]) {
     let Ok(view) = IndexView::parse(bytes) else { return };
     let _ = view.validate();

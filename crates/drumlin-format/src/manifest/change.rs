@@ -217,12 +217,12 @@ impl KeyspaceLookups {
     }
 }
 
-/// How long the tables of a level live: from their installation until they are merged away.
+/// How long the tables of a level live: from their installation until they are compacted away.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct TableLife {
     /// The level.
     pub level: u8,
-    /// Number of tables that were merged away.
+    /// Number of tables that were compacted away.
     pub tables: u32,
     /// Mean life in lookups of the keyspace.
     pub lookups: f32,

@@ -144,7 +144,7 @@ pub struct Properties {
     pub tombstones: Option<(Handle, KeyRange)>,
     /// The filter.
     pub filter: FilterDescriptor,
-    /// The value files that entries point to, and no others. Value pointers are indices into this list.
+    /// The value files that entries point to, and no others.
     pub value_files: Vec<ValueReference>,
     /// The keyspace that the table was written for. Repair uses it when there is no manifest.
     pub owner: Option<Owner>,

@@ -9,8 +9,8 @@
 //!          | if there are more than 8 writes: oldest varint | remainder u16, ten times
 //! ```
 //!
-//! A pointer names its file by number, not by an index into a list of its table. So merges copy it unchanged, and a
-//! reader needs nothing else.
+//! A pointer names its file by number, not by an index into a list of its table. So compactions copy it unchanged,
+//! and a reader needs nothing else.
 //!
 //! Values that expire stay in the tree.
 //!

@@ -1,8 +1,8 @@
 //! The contract between the engine and its policies.
 //!
 //! ```text
-//! observe                       decide (pure)                  act
-//! version + statistics --view--> policy --> Decision { plans, pace, reason }
+//! observe                    decide (pure)                                     act
+//! tree + statistics --view--> policy --> Decision { plans, withdraw, pace, search }
 //! ```
 //!
 //! - [`tree`]: the view of the tree that a policy receives, as plain data.

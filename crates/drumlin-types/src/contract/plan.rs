@@ -1,4 +1,5 @@
-//! Decisions of a policy: plans, a write rate limit and a forecast. All are plain data.
+//! Decisions of a policy: plans, withdrawals, a write rate limit, a forecast, and sometimes a search. All but the
+//! search are plain data.
 
 use super::search::SearchTask;
 use super::tree::RunTag;
