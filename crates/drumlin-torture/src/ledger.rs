@@ -33,7 +33,7 @@ pub const FIRST_LIFE: Life = 16_400;
 /// Start of the names of keyspaces that all threads make at once. They stay empty.
 pub const FRESH: &str = "fresh";
 
-/// Knowledge of one thread. Each I/O index is the one after the acknowledgement, if not said otherwise.
+/// Knowledge of one thread. An I/O index is the one after the acknowledgement, unless stated otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// Number of the thread.
@@ -48,7 +48,8 @@ pub struct Ledger {
     pub made: Vec<(String, Life, u64, u64)>,
     /// Drops: name, and the I/O indices before and after.
     pub dropped: Vec<(String, u64, u64)>,
-    /// Lives that ended, with the I/O index of the thread's own drop. It is `None` where another thread's drop showed.
+    /// Lives that ended, with the I/O index of the thread's own drop; `None` if the thread saw that another one had
+    /// dropped it.
     pub gone: BTreeMap<Life, Option<u64>>,
     /// Keyspaces with a name that starts with [`FRESH`], with their I/O indices.
     pub fresh: BTreeMap<String, u64>,
@@ -191,13 +192,13 @@ impl Ledger {
         Err(if found.len() < kept.len() { Verdict::Lost.of(what) } else { wrong(what) })
     }
 
-    /// Returns the value that the thread gave to an option last, before the I/O index `before`.
+    /// Returns the last value that the thread gave to an option, up to the I/O index `before`.
     fn value(&self, life: Life, number: usize, before: u64) -> Option<u64> {
         let set = self.options.get(&(life, number))?;
         set.iter().filter(|(_, index)| *index <= before).map(|(value, _)| *value).max()
     }
 
-    /// Checks `values`, those of the options `list` of `life`, as far as the thread changes them.
+    /// Checks `values`, those of the options `list` of `life`. Only options that the thread changes are checked.
     pub fn check_options(&self, life: Life, list: &[(&str, u64)], values: &[u64]) -> Result<(), Failure> {
         for (number, (&(name, _), &found)) in list.iter().zip(values).enumerate() {
             if let Some(kept) = self.value(life, number, u64::MAX).filter(|kept| *kept != found) {
@@ -222,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets what `picture` does not hold, and takes over the values that it holds. It becomes the state at index 0.
+    /// Adopts `picture` as the state at I/O index 0: takes its values, and forgets what it does not hold.
     pub fn settle(&mut self, picture: &Picture) {
         let mine = format!("{}-", self.thread);
         self.values.clear();
@@ -296,7 +297,7 @@ fn is_lasting(name: &str) -> bool {
     LASTING.iter().any(|(lasting, _)| *lasting == name)
 }
 
-/// Checks what a power loss left before the call with I/O index `cut`. It lasted while threads were at work.
+/// Checks the store that a power loss just before the I/O call `cut` left, while the threads were working.
 pub fn check_cut(ledgers: &[Ledger], picture: &Picture, cut: u64) -> Result<(), Failure> {
     picture.check(ledgers.len())?;
     let made: Vec<_> = ledgers.iter().flat_map(|ledger| &ledger.made).collect();

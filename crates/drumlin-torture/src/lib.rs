@@ -4,8 +4,8 @@
 //! - [`oracle`]: all versions of all keys; finds the commit that explains a recovered store.
 //! - `complaints`: collects the background errors of a store.
 //! - [`runner`]: runs a workload on a store and compares every answer. [`trial`]: the same where calls may fail.
-//! - [`runs`]: the test runs that make up the lanes: model, crash, fault, fsync, full, meta, corrupt, repeat,
-//!   threads, admin, fuzz, bank. Each ends with a figure line.
+//! - [`runs`]: the test runs that make up the lanes: model, meta, crash, fault, fsync, full, bounds, corrupt, repair,
+//!   repeat, segment, threads, admin, fuzz, bank. Each ends with a figure line.
 //! - [`ledger`]: what the threads of the admin run know of a store.
 //! - [`certificate`]: decides whether one order of all operations explains what real threads observed.
 //! - [`fuzz`]: one fuzz target per decoder, with its rules for arbitrary bytes.

@@ -117,14 +117,15 @@ impl Hunt {
 
 /// Maximum number of cases of a hunt: ten times the mean that the rarest bugs need.
 pub const BUDGET: u64 = 500;
-/// Number of cases of [`Hunt::Unlink`] without a bug. A lane does each other run by itself, with more cases.
+/// Number of cases of [`Hunt::Unlink`] without a bug. Each other hunt is a run that some lane makes without a bug
+/// anyway, with more cases.
 const CALM_UNLINK: u64 = 40;
 
 /// Hunts in this process, in `cases` cases from seed `first` on, with bug `name` switched on or with none. With `part`,
 /// only that part of each case runs, if the run can do a part alone. Returns the number of cases and the first failure.
 ///
-/// Parts are numbered by the calls of a run without trouble. A bug that changes their number shifts the parts, so part
-/// `n` with the bug and part `n` without it may be different troubles of the same workload.
+/// Parts are numbered by the calls of a run without a fault. A bug that changes their number shifts the parts, so
+/// part `n` with the bug and part `n` without it may be different faults of the same workload.
 pub fn hunt(name: &str, hunt: Hunt, first: u64, cases: u64, part: Option<u64>) -> (u64, Option<Failure>) {
     #[cfg(sim)]
     drumlin_types::bug::activate(name);

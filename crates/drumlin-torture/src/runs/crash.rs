@@ -1,10 +1,10 @@
 //! The crash run: after a power loss, or the death of the process, the store must hold a prefix of the commits.
 //!
-//! While a workload runs, the run snapshots the disk before some I/O calls, preferring call sites with few cuts so
-//! far. With each snapshot it records what the store had promised by then. Every snapshot becomes a crash image in
-//! each of the six modes. One image in five crashes again during recovery, and one in a hundred a third time, at that
-//! recovery's call site with the fewest cuts. A site without any cut is cut at its first occurrence, or afterwards if a
-//! recovery was cut elsewhere or was the last one.
+//! While a workload runs, the run snapshots the disk before some I/O calls (a *cut*), preferring call sites with few
+//! cuts so far. With each snapshot it records what the store had promised by then. Every snapshot becomes a crash
+//! image in each of the six modes. One image in five crashes again during recovery, and one in a hundred a third
+//! time, at that recovery's call site with the fewest cuts. A call site without any cut is cut at its first call.
+//! If the recovery that reaches it was cut elsewhere or was the last one, a later replay of that recovery does this.
 //!
 //! The run opens and judges each image. Some commit, not earlier than what was promised, must explain the state.
 //! `verify` must be clean, no file may be orphaned, a second opening must change nothing, and further operations must
@@ -20,8 +20,8 @@ use drumlin_env::sync::{Arc, Mutex};
 use drumlin_env::{Disk, ImageMode, MemEnv, Random, Site};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parameters of the workloads. A workload either loses unlogged writes or reopens its store. So a write visible in a
-/// snapshot was never already known to be lost.
+/// Parameters of the workloads. A workload either loses unlogged writes or reopens its store, never both. So no write
+/// that a snapshot holds was known to be lost before.
 pub const TASTE: Taste =
     Taste { operations: 250, unlogged: true, kills: false, swaps: true, lifetimes: true, renames: true };
 
@@ -46,7 +46,7 @@ pub struct Cut {
 /// Selects the recoveries to cut.
 #[derive(Clone, Copy)]
 enum Depth {
-    /// This many recoveries, and those that reach a call site without any cut.
+    /// This number of recoveries, and further ones that reach a call site without any cut.
     Drawn(usize),
     /// The recoveries listed in the cut.
     Given,
@@ -198,7 +198,7 @@ pub fn one(workload: &Workload, cuts: &Cuts) -> Result<Report, Failure> {
                 .map_err(|failure| failure.within(&repro(workload, &cut)))?;
         }
     }
-    // A replayed cut may lead to a recovery that reaches further sites, which are then owed too.
+    // A replayed recovery may reach further call sites without a cut, which are then replayed too.
     let mut replayed = BTreeSet::new();
     loop {
         let Some((site, mut cut)) = owed.lock().pop_first() else { break };
@@ -248,7 +248,7 @@ pub fn again(workload: &Workload, cut: &Cut) -> Result<(), Failure> {
     parallel::guarded(|| trial.judge(&mut cut.clone(), &mut report))
 }
 
-/// Call of a recovery to cut: the one whose site has the fewest cuts.
+/// The call of a recovery at which it is cut: one whose call site has the fewest cuts.
 #[derive(Default)]
 struct Choice {
     site: Option<Site>,
@@ -258,7 +258,7 @@ struct Choice {
     uncut: BTreeMap<Site, u64>,
 }
 
-/// Sites that a recovery reached and that have no cut yet, each with what cuts its first call.
+/// Call sites that a recovery reached and that have no cut yet, each with the cut at its first call.
 type Owed = Mutex<BTreeMap<Site, Cut>>;
 
 /// One snapshot to judge, in some mode.
@@ -276,8 +276,8 @@ impl Trial<'_> {
         self.workload.seed ^ self.picture.index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ cut.mode as u64
     }
 
-    /// Snapshots the disk before one call of the next opening in `mem`, unless that `is_last`. Without `wanted`, only a
-    /// site without any cut is chosen.
+    /// Snapshots the disk before one call of the next opening in `mem`, unless that opening `is_last`. Without
+    /// `wanted`, only a call site without any cut is chosen.
     fn watch(&self, mem: &MemEnv, wanted: bool, is_last: bool, seed: u64) -> Arc<Mutex<Choice>> {
         let choice: Arc<Mutex<Choice>> = Arc::default();
         let (cuts, chosen) = (self.cuts.clone(), choice.clone());
@@ -355,7 +355,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Notes the sites that the opening after `cut` reached, and that have no cut.
+    /// Records the call sites without a cut that the opening after `cut` reached.
     fn owe(&self, cut: &Cut, choice: &Choice) {
         for (&site, &index) in choice.uncut.iter().filter(|(site, _)| Some(**site) != choice.site) {
             let mut owed = cut.clone();

@@ -1,4 +1,5 @@
-//! A hunt of the bank: tables that cannot be removed for a while count against the disk budget, and go later.
+//! The unlink hunt of the bank: tables whose removal fails for a while count against the disk budget, and are removed
+//! later.
 
 use crate::failure::{Failure, Verdict};
 use drumlin::{Db, ErrorKind, Keyspace};
@@ -6,11 +7,11 @@ use drumlin_env::{Effect, Fault, FileKind, MemEnv, Op, Random, When};
 
 /// Disk budget of the store.
 const BUDGET: u64 = 3 << 20;
-/// Number of writes while tables cannot be removed, and a bound on it.
+/// Range of the number of writes while tables cannot be removed.
 const WRITES: [usize; 2] = [4000, 12_000];
-/// Seconds within which the tables must go.
+/// Seconds within which the tables must be removed.
 const SECONDS: usize = 130;
-/// Number of reads in each of them.
+/// Number of reads in each of these seconds.
 const GETS: usize = 20;
 
 fn failed(what: &'static str) -> impl Fn(drumlin::Error) -> Failure {
@@ -64,7 +65,7 @@ pub fn one(seed: u64) -> Result<(), Failure> {
     mem.clear_faults();
     for _ in 0..SECONDS {
         mem.advance(1_000_000);
-        // It may lack disk space; tables that are gone show the result.
+        // This may fail for lack of disk space; the check below tells whether the tables are gone.
         let _ = db.wait_idle();
         // Each call lets background lanes take some steps.
         (0..GETS).try_for_each(|_| keys.get([0; 8]).map(drop)).map_err(failed("get"))?;
