@@ -146,8 +146,9 @@ impl Arce {
         plans
     }
 
-    /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly. What frees disk space
-    /// or removes tombstones may use the whole rewrite budget, `left`; readers need not have paid for it.
+    /// Returns the best compaction. Where runs cover only some keys, bytes are counted exactly. What removes tombstones
+    /// may use the whole rewrite budget, `left`, and what frees disk space may overdraw it. Readers need not have paid
+    /// for either.
     fn choose(&mut self, scene: &ScoreScene<'_>, choice: &Choice<'_>, left: f64) -> Option<Score> {
         let (line, candidates) = (&scene.line, &mut self.candidates);
         let exact = |candidate: &mut Candidate| {
