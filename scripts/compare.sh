@@ -14,8 +14,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 results=docs/results/comparison
 mkdir -p "$results"
-# In its folder, whose .cargo/config.toml counts.
-(cd compare && cargo build --release --target-dir target)
+# In its folder, whose .cargo/config.toml counts. The tests find options that do not take effect.
+(cd compare && cargo test --release --target-dir target && cargo build --release --target-dir target)
 program=compare/target/release/drumlin-compare
 
 pair=drumlin,rocksdb,rocksdb-tuned

@@ -230,7 +230,7 @@ mod tests {
     use crate::rocksdb_options::Form;
     use drumlin_bench::engine::{Compression, Io};
 
-    const FORMS: [RocksDb; 6] = [
+    const FORMS: &[RocksDb] = &[
         RocksDb { name: "default", form: Form::Default },
         RocksDb { name: "tuned", form: Form::Tuned },
         RocksDb { name: "pinned", form: Form::Pinned },
