@@ -305,6 +305,35 @@ mod tests {
     }
 
     #[test]
+    fn the_deferred_form_leaves_twelve_flushes_in_level_0() {
+        let config =
+            EngineConfig { memory_bytes: 8 << 20, memtable_bytes: 1 << 20, ..EngineConfig::default() };
+        assert_eq!(config.flush_bytes(), 1 << 20);
+        for form in FORMS.iter().filter(|form| matches!(form.form, Form::Tuned | Form::Deferred)) {
+            let dir = dir(&format!("{}-deferred", form.name));
+            let open = form.open_store(&dir, &config).expect("open");
+            for flush in 0..12_u32 {
+                // Together more than the bytes of four write buffers, and less than those of 16.
+                for n in 0..600_u32 {
+                    let key = [n.to_be_bytes(), flush.to_be_bytes()].concat();
+                    open.put(&key, &[7; 1000], Durability::Buffered).expect("put");
+                }
+                open.flush().expect("flush");
+            }
+            open.wait_idle().expect("idle");
+            let counters = open.counters();
+            let files = counters.runs_per_level.expect("levels")[0];
+            if form.form == Form::Deferred {
+                assert_eq!((files, counters.merges, counters.moves), (12, Some(0), Some(0)));
+            } else {
+                assert!(files < 12 && counters.merges > Some(0), "{files} files, {:?}", counters.merges);
+            }
+            drop(open);
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+
+    #[test]
     fn the_build_has_what_the_comparison_needs() {
         for form in FORMS {
             let dir = dir(&format!("{}-build", form.name));

@@ -5,8 +5,8 @@
 //! - `rocksdb-pinned`: the same, with metadata pinned in the block cache and write buffers charged to it, so that all
 //!   of it fits into the given memory.
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
-//! - `rocksdb-deferred`: `rocksdb-tuned` that compacts level 0 from 16 files on, and slows writers from 32: for loads
-//!   that may leave many runs behind.
+//! - `rocksdb-deferred`: `rocksdb-tuned` that compacts level 0 from 16 files or the bytes of 16 write buffers on, and
+//!   slows writers from 32: for loads that may leave many runs behind.
 //! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
 //!   shipped: compactions move values out of the oldest quarter of the blob files. Blobs share the block cache.
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
@@ -54,7 +54,8 @@ pub enum Form {
     Pinned,
     /// Tuned, with universal compaction.
     Universal,
-    /// Tuned, with compactions of level 0 deferred.
+    /// Tuned, with compactions of level 0 deferred: by the number of its files, and by their bytes, since dynamic level
+    /// bytes also compact a level 0 as large as `max_bytes_for_level_base`.
     Deferred,
     /// Tuned, with large values in blob files.
     Blob,
@@ -86,6 +87,11 @@ impl RocksDb {
 
     pub(crate) fn has_blobs(&self) -> bool {
         matches!(self.form, Form::Blob | Form::BlobForced)
+    }
+
+    /// Returns the number of level 0 files that starts a compaction.
+    fn level0_trigger(&self) -> u64 {
+        if self.form == Form::Deferred { DEFERRED[0] } else { LEVEL0_TRIGGER }
     }
 
     fn table(&self, config: &EngineConfig, cache: &Cache) -> BlockBasedOptions {
@@ -133,7 +139,7 @@ impl RocksDb {
             options.set_recycle_log_file_num(recycled_logs(config));
             options.set_bytes_per_sync(BYTES_PER_SYNC);
             options.set_skip_stats_update_on_db_open(true);
-            options.set_max_bytes_for_level_base(LEVEL0_TRIGGER * config.flush_bytes());
+            options.set_max_bytes_for_level_base(self.level0_trigger() * config.flush_bytes());
         }
         if self.form == Form::Universal {
             options.set_compaction_style(DBCompactionStyle::Universal);
@@ -185,7 +191,6 @@ impl RocksDb {
     pub fn expected(&self, config: &EngineConfig) -> Vec<(&'static str, String)> {
         let yes = |is: bool| is.to_string();
         let direct = config.io == Io::Direct;
-        let level0_trigger = if self.form == Form::Deferred { DEFERRED[0] } else { LEVEL0_TRIGGER };
         let mut lines = vec![
             ("block_size", config.block_bytes.to_string()),
             ("cache_index_and_filter_blocks", yes(self.form == Form::Pinned)),
@@ -194,7 +199,7 @@ impl RocksDb {
             ("max_background_jobs", (1 + config.merges).to_string()),
             ("use_direct_reads", yes(direct)),
             ("use_direct_io_for_flush_and_compaction", yes(direct && self.is_tuned())),
-            ("level0_file_num_compaction_trigger", level0_trigger.to_string()),
+            ("level0_file_num_compaction_trigger", self.level0_trigger().to_string()),
         ];
         if self.form == Form::Deferred {
             lines.push(("level0_slowdown_writes_trigger", DEFERRED[1].to_string()));
@@ -226,7 +231,7 @@ impl RocksDb {
                 ("recycle_log_file_num", recycled_logs(config).to_string()),
                 ("skip_stats_update_on_db_open", yes(true)),
                 ("bytes_per_sync", BYTES_PER_SYNC.to_string()),
-                ("max_bytes_for_level_base", (LEVEL0_TRIGGER * config.flush_bytes()).to_string()),
+                ("max_bytes_for_level_base", (self.level0_trigger() * config.flush_bytes()).to_string()),
                 ("compaction_style", format!("kCompactionStyle{style}")),
             ]);
         }
