@@ -1,5 +1,5 @@
 //! Adapter of RocksDB. `rocksdb_options` describes its options. Its statistics come from its log, and the options in
-//! effect from its own OPTIONS file.
+//! effect from its own OPTIONS file. Each close compares them with the ones wanted, since opens are timed.
 
 use crate::rocksdb_log::{Log, stalls};
 use crate::rocksdb_options::{RocksDb, in_effect};
@@ -20,6 +20,9 @@ const LEVELS: usize = 7;
 struct Open {
     db: DB,
     dir: PathBuf,
+    kind: RocksDb,
+    /// Settings of the open, whose options each close expects in the OPTIONS file.
+    config: EngineConfig,
     log: Arc<Log>,
     /// Write options for each durability, in the order of the enum.
     writes: [WriteOptions; 3],
@@ -48,7 +51,8 @@ impl RocksDb {
         });
         let mut batches = ReadOptions::default();
         batches.set_async_io(true);
-        Ok(Open { db, dir: dir.to_owned(), log, writes, lookups: ReadOptions::default(), batches })
+        let (dir, kind, config) = (dir.to_owned(), *self, config.clone());
+        Ok(Open { db, dir, kind, config, log, writes, lookups: ReadOptions::default(), batches })
     }
 }
 
@@ -65,13 +69,7 @@ impl EngineKind for RocksDb {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let config = EngineConfig::default();
         let open = self.open_store(dir, &config)?;
-        let found = in_effect(dir);
-        for (name, wanted) in self.expected(&config) {
-            if found.get(name) != Some(&wanted) {
-                let found = found.get(name).map_or("nothing", String::as_str);
-                return Err(format!("its OPTIONS file says {found} for {name}, not {wanted}"));
-            }
-        }
+        self.check_options(dir, &config)?;
         match open.log.build() {
             (true, true) => Ok(()),
             (false, _) => Err("its log does not report fast CRC32; build with target-cpu=native".to_owned()),
@@ -220,7 +218,8 @@ impl Engine for Open {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.db.cancel_all_background_work(true);
-        Ok(())
+        let checked = self.kind.check_options(&self.dir, &self.config);
+        checked.map_err(|what| format!("{}: {what}", self.kind.name))
     }
 }
 
@@ -280,6 +279,22 @@ mod tests {
                 let _ = std::fs::remove_dir_all(dir);
             }
         }
+    }
+
+    #[test]
+    fn a_close_names_an_option_that_is_not_in_effect() {
+        let dir = dir("close");
+        let config = EngineConfig::default();
+        let open = FORMS[1].open_store(&dir, &config).expect("open");
+        let other = EngineConfig { block_bytes: 8 << 10, ..config.clone() };
+        let found = Box::new(Open { config: other.clone(), ..open }).close();
+        assert_eq!(found, Err("tuned: its OPTIONS file says 4096 for block_size, not 8192".to_owned()));
+        // The newest OPTIONS file counts after a re-open with other settings.
+        for config in [config, other] {
+            let open = FORMS[1].open_store(&dir, &config).expect("open");
+            Box::new(open).close().expect("the options in effect");
+        }
+        let _ = std::fs::remove_dir_all(dir);
     }
 
     #[test]

@@ -36,6 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// RocksDB as an engine kind.
+#[derive(Clone, Copy)]
 pub struct RocksDb {
     /// Name of the engine.
     pub name: &'static str,
@@ -236,6 +237,17 @@ impl RocksDb {
             ]);
         }
         lines
+    }
+
+    /// Compares the OPTIONS file of the store in `dir` with what `config` asks for. The error names the first option
+    /// that differs.
+    pub fn check_options(&self, dir: &Path, config: &EngineConfig) -> Result<()> {
+        let found = in_effect(dir);
+        let differs = |(name, wanted): &(&str, String)| found.get(*name) != Some(wanted);
+        self.expected(config).into_iter().find(differs).map_or(Ok(()), |(name, wanted)| {
+            let found = found.get(name).map_or("nothing", String::as_str);
+            Err(format!("its OPTIONS file says {found} for {name}, not {wanted}"))
+        })
     }
 }
 
