@@ -21,6 +21,8 @@ program=compare/target/release/drumlin-compare
 pair=drumlin,rocksdb,rocksdb-tuned
 writers=$pair,rocksdb-universal
 loaders=$writers,rocksdb-deferred
+# For stores that fit into the block cache and are read while or after they are written.
+cached=$writers,rocksdb-warm
 four=$writers,rocksdb-pinned
 wanted=" $* "
 known=" "
@@ -43,10 +45,10 @@ row large micro fillrandom,readrandom,readmissing,seekrandom,scan50,readseq --nu
 row kib micro fillrandom,readrandom,readmissing,seekrandom --num 2000000 --key-size 24 --value-size 1000 \
     --engines "$writers"
 row overwrite micro fillrandom,overwrite --num 4000000 --engines "$loaders"
-row ycsb ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --engines "$writers"
-row ycsb-2 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 2 --engines "$writers"
-row ycsb-4 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 4 --engines "$writers"
-row ycsb-large ycsb --workload all --records 10000000 --ops 1000000 --value-size 100 --engines "$writers"
+row ycsb ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --engines "$cached"
+row ycsb-2 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 2 --engines "$cached"
+row ycsb-4 ycsb --workload all --records 1000000 --ops 500000 --value-size 100 --threads 4 --engines "$cached"
+row ycsb-large ycsb --workload all --records 10000000 --ops 1000000 --value-size 100 --engines "$cached"
 row beside-writer micro readwhilewriting --num 1000000 --write-rate 10000000 --engines "$writers"
 row uncached micro readuncached,readuncached16,multiget,readpagecache --num 1500000 --reads 60000 \
     --engines "$pair,rocksdb-pinned"

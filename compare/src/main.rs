@@ -56,6 +56,8 @@ const PROGRAM: Program = Program {
         #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-deferred", form: rocksdb_options::Form::Deferred },
         #[cfg(feature = "rocksdb")]
+        &rocksdb_options::RocksDb { name: "rocksdb-warm", form: rocksdb_options::Form::Warm },
+        #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-blob", form: rocksdb_options::Form::Blob },
         #[cfg(feature = "rocksdb")]
         &rocksdb_options::RocksDb { name: "rocksdb-blob-forced", form: rocksdb_options::Form::BlobForced },

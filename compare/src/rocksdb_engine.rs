@@ -235,6 +235,7 @@ mod tests {
         RocksDb { name: "pinned", form: Form::Pinned },
         RocksDb { name: "universal", form: Form::Universal },
         RocksDb { name: "deferred", form: Form::Deferred },
+        RocksDb { name: "warm", form: Form::Warm },
         RocksDb { name: "blob", form: Form::Blob },
         RocksDb { name: "blob-forced", form: Form::BlobForced },
     ];

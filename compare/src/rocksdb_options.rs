@@ -1,4 +1,4 @@
-//! Options of RocksDB, in seven forms. A comparison counts against the best of them.
+//! Options of RocksDB, in eight forms. A comparison counts against the best of them.
 //!
 //! - `rocksdb`: as shipped, with index and filter blocks on the heap and an LRU cache.
 //! - `rocksdb-tuned`: what its guides recommend for speed, with metadata on the heap.
@@ -7,6 +7,9 @@
 //! - `rocksdb-universal`: `rocksdb-tuned` with universal compaction.
 //! - `rocksdb-deferred`: `rocksdb-tuned` that compacts level 0 from 16 files or the bytes of 16 write buffers on, and
 //!   slows writers from 32: for loads that may leave many runs behind.
+//! - `rocksdb-warm`: `rocksdb-tuned` that puts the blocks of flushes and compactions into the block cache
+//!   (`prepopulate_block_cache=kFlushAndCompaction`): for stores that fit into the cache, where RocksDB's header
+//!   recommends it.
 //! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
 //!   shipped: compactions move values out of the oldest quarter of the blob files. Blobs share the block cache.
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
@@ -58,6 +61,8 @@ pub enum Form {
     /// Tuned, with compactions of level 0 deferred: by the number of its files, and by their bytes, since dynamic level
     /// bytes also compact a level 0 as large as `max_bytes_for_level_base`.
     Deferred,
+    /// Tuned, with the blocks of flushes and compactions put into the block cache.
+    Warm,
     /// Tuned, with large values in blob files.
     Blob,
     /// The same, with forced garbage collection.
@@ -110,6 +115,24 @@ impl RocksDb {
         table
     }
 
+    /// Returns the table options of a tuned store that have no setters: interpolation search in the index where keys
+    /// are evenly spaced, separate storage of keys and values in data blocks, pinning of all metadata, and blocks put
+    /// into the cache as they are written.
+    fn table_text(&self) -> String {
+        let more = match self.form {
+            Form::Pinned => {
+                "metadata_cache_options={top_level_index_pinning=kAll;partition_pinning=kAll;\
+                 unpartitioned_pinning=kAll;};"
+            }
+            Form::Warm => "prepopulate_block_cache=kFlushAndCompaction;",
+            _ => "",
+        };
+        format!(
+            "block_based_table_factory={{index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
+             separate_key_value_in_data_block=true;{more}}}"
+        )
+    }
+
     /// Returns the options of a store that sends its log lines to `log`.
     pub fn options(&self, config: &EngineConfig, log: &Arc<Log>) -> Result<Options> {
         let memory = config.memory_bytes as usize;
@@ -120,20 +143,8 @@ impl RocksDb {
         let mut options = Options::default();
         options.set_block_based_table_factory(&self.table(config, &cache));
         if self.is_tuned() {
-            // Options without setters: interpolation search in the index where keys are evenly spaced, separate
-            // storage of keys and values in data blocks, and pinning of all metadata.
-            let pins = match self.form {
-                Form::Pinned => {
-                    "metadata_cache_options={top_level_index_pinning=kAll;partition_pinning=kAll;\
-                     unpartitioned_pinning=kAll;};"
-                }
-                _ => "",
-            };
-            let more = format!(
-                "block_based_table_factory={{index_block_search_type=kAuto;\
-                 uniform_cv_threshold=0.2;separate_key_value_in_data_block=true;{pins}}}"
-            );
-            options = options.get_options_from_string(&more).map_err(rocksdb::Error::into_string)?;
+            options =
+                options.get_options_from_string(&self.table_text()).map_err(rocksdb::Error::into_string)?;
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(0.1);
             options.set_max_write_buffer_number(write_buffers(config) as i32);
@@ -222,8 +233,10 @@ impl RocksDb {
         }
         if self.is_tuned() {
             let style = if self.form == Form::Universal { "Universal" } else { "Level" };
+            let prepopulated = if self.form == Form::Warm { "kFlushAndCompaction" } else { "kDisable" };
             lines.extend([
                 ("data_block_index_type", "kDataBlockBinaryAndHash".to_owned()),
+                ("prepopulate_block_cache", prepopulated.to_owned()),
                 ("index_block_search_type", "kAuto".to_owned()),
                 ("separate_key_value_in_data_block", yes(true)),
                 ("optimize_filters_for_memory", yes(true)),
