@@ -11,7 +11,8 @@
 //!   (`prepopulate_block_cache=kFlushAndCompaction`): for stores that fit into the cache, where RocksDB's header
 //!   recommends it.
 //! - `rocksdb-blob`: `rocksdb-tuned` with values of a KiB and more in blob files, and their garbage collection as
-//!   shipped: compactions move values out of the oldest quarter of the blob files. Blobs share the block cache.
+//!   shipped: compactions move values out of the oldest quarter of the blob files, and read 2 MiB of them at a time.
+//!   Blobs share the block cache.
 //! - `rocksdb-blob-forced`: the same, and compactions are forced from half garbage in those files on.
 //!
 //! Equal for all engines: memory, filter bits, compression, memtable, file and block size, number of background jobs.
@@ -63,7 +64,7 @@ pub enum Form {
     Deferred,
     /// Tuned, with the blocks of flushes and compactions put into the block cache.
     Warm,
-    /// Tuned, with large values in blob files.
+    /// Tuned, with large values in blob files, and read-ahead in them for compactions.
     Blob,
     /// The same, with forced garbage collection.
     BlobForced,
@@ -73,6 +74,8 @@ pub enum Form {
 const BLOB_BYTES: u64 = 1 << 10;
 /// Size of a blob file: that of Drumlin's value files, which are collected as a whole.
 const BLOB_FILE_BYTES: u64 = 64 << 20;
+/// Bytes that a compaction reads of a blob file at a time: as much as of a table. By default it reads blob by blob.
+const BLOB_READAHEAD: u64 = 2 << 20;
 /// Share of garbage in the oldest blob files that forces a compaction, where it is not off.
 const BLOB_FORCE: f64 = 0.5;
 /// Number of level 0 files that start a compaction, by default.
@@ -167,6 +170,7 @@ impl RocksDb {
             options.set_min_blob_size(BLOB_BYTES);
             options.set_blob_file_size(BLOB_FILE_BYTES);
             options.set_enable_blob_gc(true);
+            options.set_blob_compaction_readahead_size(BLOB_READAHEAD);
             options.set_blob_cache(&cache);
         }
         if self.form == Form::BlobForced {
@@ -224,6 +228,7 @@ impl RocksDb {
                 ("min_blob_size", BLOB_BYTES.to_string()),
                 ("blob_file_size", BLOB_FILE_BYTES.to_string()),
                 ("enable_blob_garbage_collection", yes(true)),
+                ("blob_compaction_readahead_size", BLOB_READAHEAD.to_string()),
                 ("blob_garbage_collection_force_threshold", format!("{force:.6}")),
             ]);
         }
