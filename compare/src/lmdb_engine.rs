@@ -50,7 +50,7 @@ impl EngineKind for Lmdb {
     }
 
     fn lacks_for(&self, demands: Demands) -> Option<String> {
-        let Demands { key_bytes, threads } = demands;
+        let Demands { key_bytes, threads, .. } = demands;
         let key = (key_bytes > LONGEST_KEY)
             .then(|| format!("LMDB has keys of at most {LONGEST_KEY} bytes, not {key_bytes}"));
         key.or_else(|| {

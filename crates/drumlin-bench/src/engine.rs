@@ -287,6 +287,8 @@ pub struct Demands {
     pub key_bytes: usize,
     /// Number of client threads.
     pub threads: u32,
+    /// Durability of its writes, if it writes.
+    pub writes: Option<Durability>,
 }
 
 /// A kind of engine, which opens stores.
@@ -300,6 +302,11 @@ pub trait EngineKind: Sync {
     }
     /// Returns why the engine cannot run a phase with these demands, if so. It is skipped with this reason.
     fn lacks_for(&self, _demands: Demands) -> Option<String> {
+        None
+    }
+    /// Returns why the figures of a phase with these demands do not compare with those of other engines, if so. It is
+    /// run, since later phases read what it writes, and left out of the report with this reason.
+    fn uncompared(&self, _demands: Demands) -> Option<String> {
         None
     }
     /// Opens the store in `dir`; creates it if it does not exist.

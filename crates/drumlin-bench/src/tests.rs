@@ -422,7 +422,7 @@ impl EngineKind for Narrow {
         "narrow"
     }
     fn lacks_for(&self, demands: Demands) -> Option<String> {
-        let Demands { key_bytes, threads } = demands;
+        let Demands { key_bytes, threads, .. } = demands;
         (key_bytes > 16 || threads > 2).then(|| format!("{key_bytes} bytes, {threads} clients"))
     }
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
@@ -444,4 +444,35 @@ fn what_an_engine_cannot_do_is_left_out_with_the_reason() {
     workload.phases[0].threads = 3;
     let outcome = run(&Narrow, &workload).expect("no error");
     assert!(outcome.phases.is_empty() && outcome.warnings.len() == workload.phases.len());
+}
+
+/// An engine whose buffered writes promise too little.
+struct Weak;
+
+impl EngineKind for Weak {
+    fn name(&self) -> &'static str {
+        "weak"
+    }
+    fn uncompared(&self, demands: Demands) -> Option<String> {
+        (demands.writes == Some(Durability::Buffered)).then(|| "weak writes".to_owned())
+    }
+    fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
+        Liar(Lie::Nothing).open(dir, config)
+    }
+}
+
+#[test]
+fn writes_that_do_not_compare_are_made_but_not_reported() {
+    let mut workload = small();
+    let writes = Phase::of("synced", 100, Action::Put(Target::Uniform));
+    workload.phases.push(Phase { durability: Some(Durability::Sync), ..writes });
+    let outcome = run(&Weak, &workload).expect("no error");
+    let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["small absent", "small forward", "small back", "small scan", "small synced"]);
+    assert!(outcome.phases[3].ops >= 500, "the scan reads what the load wrote");
+    let reasons = ["weak: fill left out: weak writes", "weak: mixed left out: weak writes"];
+    assert_eq!(outcome.warnings, reasons);
+    // A load without a report of its own needs no warning.
+    workload.phases[0].warm = true;
+    assert_eq!(run(&Weak, &workload).expect("no error").warnings, reasons[1..]);
 }

@@ -3,8 +3,8 @@
 //! For each phase, it prepares the store (empty, or reopened with other settings), runs the threads beside the
 //! sampler, and then settles: flushes and compactions run as the phase requests. Bytes, CPU time and stalls include
 //! the settling, because the work that a phase leaves behind belongs to it; `seconds` does not include it. A warm-up
-//! phase is executed and verified like the others, but not reported. A phase that the engine does not support is
-//! skipped, with a warning.
+//! phase is executed and verified like the others, but not reported. So is a phase whose figures do not compare, with a
+//! warning. A phase that the engine does not support is skipped, with a warning.
 
 mod clients;
 mod open;
@@ -15,7 +15,9 @@ use super::oracle::Oracle;
 use super::process::{self, Machine};
 use super::sampler::{Shared, Watched};
 use super::thread::Context;
-use crate::engine::{Counters, Decision, Demands, Engine, EngineConfig, EngineKind, Result, Stall};
+use crate::engine::{
+    Counters, Decision, Demands, Durability, Engine, EngineConfig, EngineKind, Result, Stall,
+};
 use crate::generate::choose::Target;
 use crate::generate::values::Values;
 use crate::report::merge::note;
@@ -101,7 +103,8 @@ impl Run<'_> {
         let mut load_lack = None;
         for (position, phase) in self.workload.phases.iter().enumerate() {
             let config = self.config_of(phase);
-            let mut lack = self.kind.lacks(&config).or_else(|| self.kind.lacks_for(self.demands(phase)));
+            let demands = self.demands(phase);
+            let mut lack = self.kind.lacks(&config).or_else(|| self.kind.lacks_for(demands));
             if phase.fresh {
                 load_lack = lack.clone();
             }
@@ -121,7 +124,12 @@ impl Run<'_> {
             self.progress.begin(&self.name, phase, position, self.workload.phases.len());
             let report =
                 self.phase(phase, &mut session).map_err(|e| format!("{}, {}: {e}", self.name, phase.name))?;
-            if !phase.warm {
+            if phase.warm {
+                continue;
+            }
+            if let Some(reason) = self.kind.uncompared(demands) {
+                outcome.warnings.push(format!("{}: {} left out: {reason}", self.name, phase.name));
+            } else {
                 self.progress.end(&report);
                 let of_phase =
                     |fault| format!("{}: {}, round {}: {fault}", self.name, phase.name, self.round);
@@ -141,7 +149,14 @@ impl Run<'_> {
         // The keys of lookups of absent keys are longer by a byte.
         let is_longer = phase.mix.iter().any(|(_, action)| matches!(action, Action::GetAbsent(_)));
         let key_bytes = self.workload.keys.longest() + usize::from(is_longer);
-        Demands { key_bytes, threads: phase.threads }
+        let writes = phase.writer.is_some() || phase.mix.iter().any(|(_, action)| action.writes());
+        let writes = writes.then(|| self.durability(phase));
+        Demands { key_bytes, threads: phase.threads, writes }
+    }
+
+    /// Returns the durability of the writes of `phase`.
+    fn durability(&self, phase: &Phase) -> Durability {
+        phase.durability.unwrap_or(self.config.durability)
     }
 
     /// Returns the settings with which the store is opened for `phase`.
@@ -206,7 +221,7 @@ impl Run<'_> {
             engine,
             oracle: &session.oracle,
             values: &session.values,
-            durability: phase.durability.unwrap_or(self.config.durability),
+            durability: self.durability(phase),
             alone: phase.threads == 1 && phase.writer.is_none(),
             value_bytes: self.workload.value_bytes,
             shared: &shared,
