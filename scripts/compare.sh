@@ -20,6 +20,7 @@ program=compare/target/release/drumlin-compare
 
 pair=drumlin,rocksdb,rocksdb-tuned
 writers=$pair,rocksdb-universal
+# For rows with a measured load.
 loaders=$writers,rocksdb-deferred
 # For stores that fit into the block cache and are read while or after they are written.
 cached=$writers,rocksdb-warm
@@ -40,6 +41,7 @@ row() {
     if [ -f "$file" ]; then mv "$file" "$file.part"; fi
 }
 
+row load micro fillrandom --num 10000000 --engines "$loaders"
 row small micro fillrandom,readrandom,readmissing,seekrandom,readseq --num 1000000 --engines "$four,fjall,redb,lmdb"
 row large micro fillrandom,readrandom,readmissing,seekrandom,scan50,readseq --num 10000000 --engines "$four"
 row kib micro fillrandom,readrandom,readmissing,seekrandom --num 2000000 --key-size 24 --value-size 1000 \
@@ -54,11 +56,11 @@ row uncached micro readuncached,readuncached16,multiget,readpagecache --num 1500
     --engines "$pair,rocksdb-pinned"
 row sync micro fillsync --num 1000000 --engines "$pair"
 row sync-8 micro fillsync --num 1000000 --threads 8 --engines "$pair"
-row rate micro fillrandom --num 3000000 --rate 98500 --engines "$pair"
-row threads-2 micro fillrandom,readrandom,readmissing --num 2000000 --threads 2 --engines "$pair"
+row rate micro fillrandom --num 3000000 --rate 98500 --engines "$loaders"
+row threads-2 micro fillrandom,readrandom,readmissing --num 2000000 --threads 2 --engines "$loaders"
 row batch micro fillbatch --num 2000000 --engines "$loaders"
 row zipf micro readrandom,readmissing --num 2000000 --theta 0.99 --engines "$pair"
-row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$pair"
+row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$loaders"
 row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
 # Values in value files and in blob files.
 blobs=drumlin,rocksdb-tuned,rocksdb-blob,rocksdb-blob-forced
