@@ -48,6 +48,12 @@ impl Figure {
         relative(self.value, value)
     }
 
+    /// Returns the change to `value` in words.
+    pub(super) fn told(&self, value: f64) -> String {
+        let change = self.change(value);
+        if change.is_finite() { format!("{:+.2} %", change * 100.0) } else { format!("from 0 to {value}") }
+    }
+
     /// Returns whether `value` is outside the tolerance.
     pub(super) fn is_moved(&self, value: f64) -> bool {
         self.change(value).abs() > self.tolerance + f64::EPSILON

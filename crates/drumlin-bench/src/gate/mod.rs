@@ -85,7 +85,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
             known.origin
         ));
     }
-    let (moved, worst) = told_moved(&known, &measured, judged);
+    let (moved, largest) = told_moved(&known, &measured, judged);
     if args.update {
         let reason = match &args.reason {
             Some(reason) => reason,
@@ -111,9 +111,8 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
         (false, _) => ", instructions not measured",
     };
     say!(
-        "gate: cases {}, moved {moved}, worst {:+.2} %, {:.0} s{note}",
+        "gate: {} cases, {moved} figures outside their tolerance; {largest}; {:.0} s{note}",
         cases.len(),
-        worst * 100.0,
         started.elapsed().as_secs_f64()
     );
     Ok(moved == 0 || args.update)
@@ -164,28 +163,30 @@ fn known(args: &GateArgs) -> Result<File> {
     }
 }
 
-/// Prints the figures that are new or outside their tolerance. Returns their number, without instructions that are not
-/// `judged`, and the largest relative change of any figure.
-fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, f64) {
+/// Prints the figures that are new or outside their tolerance. Returns their number and the largest change of any
+/// figure in words, both without instructions that are not `judged`.
+fn told_moved(known: &File, measured: &[Figure], judged: bool) -> (usize, String) {
     let mut moved = 0;
-    let mut worst: f64 = 0.0;
+    let mut largest: f64 = 0.0;
+    let mut words = "no figure changed".to_owned();
     for figure in measured {
         let Some(old) = known.figure(&figure.case, &figure.metric) else {
             say!("{} {}: new, {}", figure.case, figure.metric, figure.value);
             moved += 1;
             continue;
         };
-        let change = old.change(figure.value);
-        if change.abs() > worst.abs() {
-            worst = change;
+        let (change, counts) = (old.change(figure.value), judged || figure.metric != "instructions");
+        if counts && change.abs() > largest {
+            largest = change.abs();
+            words = format!("largest change {} ({}, {})", old.told(figure.value), figure.case, figure.metric);
         }
         if old.is_moved(figure.value) {
-            let percent = change * 100.0;
-            say!("{} {}: {} was {}, {percent:+.2} %", figure.case, figure.metric, figure.value, old.value);
-            moved += usize::from(judged || figure.metric != "instructions");
+            let (new, was, told) = (figure.value, old.value, old.told(figure.value));
+            say!("{} {}: {new} was {was}, {told}", figure.case, figure.metric);
+            moved += usize::from(counts);
         }
     }
-    (moved, worst)
+    (moved, words)
 }
 
 /// Prints the cases whose additional work went unnoticed: no figure moved or, with `watched`, their instructions did
@@ -205,7 +206,7 @@ fn told_unnoticed(known: &File, measured: &[Figure], cases: &[&Case], watched: b
         !is_noticed
     });
     let unnoticed = unnoticed.count();
-    say!("gate: cases {}, unnoticed {unnoticed}", cases.len());
+    say!("gate: {} cases, {unnoticed} of them did not notice the additional work", cases.len());
     unnoticed
 }
 
@@ -282,6 +283,30 @@ mod tests {
         let known =
             |case: &str| File { figures: vec![Figure::new(case, "runs", 1.0, 0.0)], ..File::default() };
         assert_eq!((told_removed(&known("gone")), told_removed(&known("search"))), (1, 0));
+    }
+
+    #[test]
+    fn the_largest_change_is_that_of_a_judged_figure() {
+        let known = File {
+            figures: vec![
+                Figure::new("get", "instructions", 100.0, 0.02),
+                Figure::new("put", "blocks", 50.0, 0.1),
+                Figure::new("scan", "syncs", 0.0, 0.0),
+            ],
+            ..File::default()
+        };
+        let told = |instructions, blocks, syncs, judged| {
+            let values = [instructions, blocks, syncs];
+            let new = known.figures.iter().zip(values).map(|(old, value)| Figure { value, ..old.clone() });
+            told_moved(&known, &new.collect::<Vec<_>>(), judged)
+        };
+        assert_eq!(told(100.0, 50.0, 0.0, true), (0, "no figure changed".to_owned()));
+        assert_eq!(
+            told(90.0, 51.0, 0.0, true),
+            (1, "largest change -10.00 % (get, instructions)".to_owned())
+        );
+        assert_eq!(told(90.0, 51.0, 0.0, false), (0, "largest change +2.00 % (put, blocks)".to_owned()));
+        assert_eq!(told(90.0, 51.0, 3.0, true), (2, "largest change from 0 to 3 (scan, syncs)".to_owned()));
     }
 
     #[test]
