@@ -57,7 +57,7 @@ pub struct Common {
     #[arg(long, global = true, default_value_t = 1)]
     pub seed: u64,
 
-    /// Number of rounds; comparisons use 5, 3 or 2 depending on the length of the phases [default: 1, or by length]
+    /// Number of rounds; a verdict needs 3 [default: 1; for several engines 5 or 3, by the length of the phases]
     #[arg(long, global = true, value_name = "N", value_parser = numbers::count)]
     pub rounds: Option<u64>,
 

@@ -7,6 +7,7 @@ use super::stores::{PREFIX, Stores};
 use crate::engine::{Result, find};
 use crate::measure::machine;
 use crate::report::model::{METHOD, PhaseReport, Report, SCHEMA};
+use crate::report::peaks;
 use crate::rounds::{CONTROL, Done, Plan, Rounds, Task, told_apart};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -79,7 +80,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
 }
 
 fn with_results(mut report: Report, rounds: Rounds) -> Report {
-    warn_of_memory(&rounds, &mut report.warnings);
+    report.warnings.extend(peaks::unequal(&rounds.phases));
     report.warnings.extend(rounds.warnings);
     report.config = rounds.options;
     report.set_phase_config(rounds.phase_options);
@@ -158,23 +159,6 @@ fn check_disk(tasks: &[Task], plan: &Plan) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Adds a warning for each phase in which some engine used much more memory than another.
-fn warn_of_memory(rounds: &Rounds, warnings: &mut Vec<String>) {
-    const APART: f64 = 1.10;
-    for name in crate::compare::names(&rounds.phases, |phase| &phase.name) {
-        let peaks = rounds.phases.iter().filter(|phase| phase.name == name).filter_map(|p| p.rss_peak_bytes);
-        let (least, most) = peaks.fold((u64::MAX, 0), |(least, most), rss| (least.min(rss), most.max(rss)));
-        let engines = crate::compare::names(&rounds.phases, |phase| &phase.engine);
-        if engines.len() > 1 && most as f64 > least as f64 * APART {
-            warnings.push(format!(
-                "{name}: memory_unequal, peaks from {} to {} MiB",
-                least >> 20,
-                most >> 20
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod html;
 pub mod merge;
 pub mod model;
+pub(crate) mod peaks;
 pub mod progress;
 pub mod svg;
 pub mod table;
