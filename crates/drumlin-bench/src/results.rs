@@ -95,7 +95,7 @@ fn add_run(run: &Results, out: &mut String) {
         "\n## `{}`\n\nCommit {}{dirty}, {started_utc}, medians of {rounds} rounds; {}, {} cores, {}, {}.\n",
         command.join(" "),
         text(&build.commit),
-        text(&machine.cpu),
+        text(&machine.processor_name()),
         machine.cores,
         text(&machine.filesystem),
         text(&build.rustc),

@@ -1,5 +1,7 @@
 //! Description of the machine and the build, for the head of a report.
 
+mod device;
+
 use super::process;
 use crate::report::model::{Build, Machine};
 use std::fs;
@@ -51,12 +53,14 @@ pub fn machine(dir: &Path) -> Machine {
     let flags = value("/proc/cpuinfo", "flags");
     Machine {
         cpu: value("/proc/cpuinfo", "model name"),
+        processor: Some(processor()).filter(|text| !text.is_empty()),
         cores: process::cores(),
         ram_bytes: ram.and_then(|text| Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)),
         l2_bytes: cache_bytes("2"),
         l3_bytes: cache_bytes("3"),
         kernel: line("/proc/sys/kernel/osrelease"),
         filesystem: filesystem(dir),
+        device: device::of(dir),
         virtual_machine: flags.map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
         calibration: Vec::new(),
     }

@@ -151,12 +151,13 @@ fn circumstances(report: &Report, out: &mut String) {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let mib = |value: Option<u64>| value.map_or("-".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
     let rows = [
-        ("processor", text(&machine.cpu)),
+        ("processor", text(&machine.processor_name())),
         ("threads", machine.cores.to_string()),
         ("memory", mib(machine.ram_bytes)),
         ("L2, L3", format!("{}, {}", mib(machine.l2_bytes), mib(machine.l3_bytes))),
         ("kernel", text(&machine.kernel)),
         ("file system", text(&machine.filesystem)),
+        ("block device", text(&machine.device)),
         ("virtual", machine.virtual_machine.map_or("-".to_owned(), |yes| yes.to_string())),
         (
             "program",

@@ -14,10 +14,14 @@ use std::collections::BTreeMap;
 /// Name and version of the format.
 pub const SCHEMA: &str = "drumlin-bench/1";
 
-/// Version of the way of measuring. In version 0, the time of a thread was that of its chunks of calls, all timed calls
-/// weighed the same, a phase of scans made one, what a writer wrote beside readers did not count, and nothing settled
-/// after YCSB's reads.
-pub const METHOD: u64 = 1;
+/// Version of the way of measuring.
+///
+/// In version 0, the time of a thread was that of its chunks of calls, all timed calls weighed the same, a phase of
+/// scans made one, what a writer wrote beside readers did not count, and nothing settled after YCSB's reads. Up to
+/// version 1, the order of the engines rotated, so an engine always ran after the same one; the phases of YCSB ended
+/// with a flush; a ratio was that of Drumlin's first run; how many calls were timed depended on the engine's speed; and
+/// the deferred RocksDB did not really defer.
+pub const METHOD: u64 = 2;
 
 /// Options that were in effect in some phases of an engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -60,8 +64,11 @@ pub struct Report {
 /// Description of the machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor.
+    /// Name of the processor.
     pub cpu: Option<String>,
+    /// Name, family and model of the processor: one name stands for several models. Older reports do not have it.
+    #[serde(default)]
+    pub processor: Option<String>,
     /// Number of hardware threads.
     pub cores: u64,
     /// Size of the memory in bytes.
@@ -74,10 +81,20 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// File system of the data directory.
     pub filesystem: Option<String>,
+    /// Model or driver, name and size of the block device that holds the data directory. Older reports do not have it.
+    #[serde(default)]
+    pub device: Option<String>,
     /// Whether it is a virtual machine.
     pub virtual_machine: Option<bool>,
     /// Calibrations of its speed, one before each child process, in order.
     pub calibration: Vec<Calibration>,
+}
+
+impl Machine {
+    /// Returns the processor, as exactly as the report has it.
+    pub fn processor_name(&self) -> Option<String> {
+        self.processor.clone().or_else(|| self.cpu.clone())
+    }
 }
 
 /// Current speed of the machine.
