@@ -1,5 +1,6 @@
 //! Tests of the page of the comparison, and the test that keeps the published page up to date.
 
+use super::readme::{FIGURES, Figure};
 use super::*;
 use crate::command::read_report;
 use crate::report::tests::made_up;
@@ -246,4 +247,55 @@ fn one_round_has_no_spread() {
     let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
     assert!(line.contains("| 2.00 | rocksdb | too few rounds |"), "{line}");
     assert!(!page.contains("## Older reports"), "it was measured in the present way");
+}
+
+#[test]
+fn the_line_has_both_runs_of_drumlin_and_the_machine() {
+    let of = |engine: &str, seconds, mib: u64| PhaseReport {
+        rss_peak_bytes: Some(mib << 20),
+        ..phase(engine, 1, seconds, 0.0)
+    };
+    let phases = vec![of("drumlin", 1.0, 300), of("drumlin#2", 3.0, 310), of("rocksdb", 4.0, 100)];
+    let mut report = Report { phases, ..made_up() };
+    report.machine.cpu = Some("AMD EPYC".to_owned());
+    report.machine.processor = Some("AMD EPYC, family 26, model 2".to_owned());
+    report.machine.device = Some("virtio_blk vda, 256 GiB".to_owned());
+    report.warnings = vec!["micro fill: memory_unequal, peaks from 1 to 2 MiB".to_owned()];
+    let page = page(&[("fill".to_owned(), report)]);
+    let line = page.lines().find(|line| line.starts_with("| micro fill |")).expect("a line");
+    assert!(line.contains("| AMD EPYC, family 26, model 2, 2 cores |"), "{line}");
+    assert!(line.contains("| 2.00 | 4.00 | -, - | 305, 100 |"), "{line}");
+    assert!(page.contains("unknown on block device virtio_blk vda, 256 GiB"), "{page}");
+    let told = "- micro fill: peak memory differs by more than 10 %: rocksdb 100 MiB, drumlin 305 MiB";
+    assert!(page.contains(told) && !page.contains("memory_unequal"), "{page}");
+}
+
+#[test]
+fn other_reports_inform_about_a_goal_without_a_verdict() {
+    let of_round = |round| {
+        [("drumlin", 1.0), ("rocksdb", 5.0)].map(|(engine, seconds)| PhaseReport {
+            name: "micro fillrandom".to_owned(),
+            ..phase(engine, round, seconds, 0.0)
+        })
+    };
+    let report = Report { phases: [1, 2, 3].map(of_round).concat(), ..made_up() };
+    let goals = |titles: &[&str]| {
+        let reports: Vec<_> = titles.iter().map(|title| ((*title).to_owned(), report.clone())).collect();
+        let page = page(&reports);
+        let goal = page.lines().filter(|line| line.starts_with("| fillrandom 16+100 |"));
+        goal.map(|line| line.rsplit(" | ").next().expect("a cell").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(goals(&["large", "load"]), ["met |", "for information |"]);
+    assert_eq!(goals(&["large"]), ["not measured |", "for information |"]);
+}
+
+#[test]
+fn older_methods_are_told_apart() {
+    let of = |title: &str, method| (title.to_owned(), Report { method, ..made_up() });
+    let page = page(&[of("new", crate::report::model::METHOD), of("older", 1), of("oldest", 0)]);
+    let (_, older) = page.split_once("## Older reports").expect("older reports");
+    assert!(
+        older.contains("Reports: `older`, `oldest`.\n") && older.contains("Reports: `oldest`.\n"),
+        "{older}"
+    );
 }

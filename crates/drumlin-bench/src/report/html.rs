@@ -129,7 +129,7 @@ fn head(report: &Report, out: &mut String) {
         let count = |what| comparisons.iter().filter(|c| c.verdict == what).count();
         let _ = write!(
             verdict,
-            " {first} is better in {}, worse in {} and no different in {} comparisons.",
+            " {first} is better in {}, worse in {} and undecided or equal in {} comparisons.",
             count(crate::compare::Verdict::Better),
             count(crate::compare::Verdict::Worse),
             count(crate::compare::Verdict::Equal)
