@@ -13,7 +13,7 @@ pub use crate::report::model::names;
 use crate::rounds::CONTROL;
 
 /// Relative difference in throughput below which engines count as equal.
-pub const NO_DIFFERENCE: f64 = 0.05;
+const NO_DIFFERENCE: f64 = 0.05;
 
 /// Number of usable rounds that a verdict needs.
 pub const LEAST_ROUNDS: usize = 3;
