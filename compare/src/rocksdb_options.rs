@@ -119,8 +119,9 @@ impl RocksDb {
     }
 
     /// Returns the table options of a tuned store that have no setters: interpolation search in the index where keys
-    /// are evenly spaced, separate storage of keys and values in data blocks, pinning of all metadata, and blocks put
-    /// into the cache as they are written.
+    /// are evenly spaced, pinning of all metadata, and blocks put into the cache as they are written. Keys and values
+    /// stay together in data blocks, as by default: `separate_key_value_in_data_block` slows seeks and scans of values
+    /// of 100 bytes by 5 to 12 %. It may suit larger values, but no setting tells their size.
     fn table_text(&self) -> String {
         let more = match self.form {
             Form::Pinned => {
@@ -132,7 +133,7 @@ impl RocksDb {
         };
         format!(
             "block_based_table_factory={{index_block_search_type=kAuto;uniform_cv_threshold=0.2;\
-             separate_key_value_in_data_block=true;{more}}}"
+             separate_key_value_in_data_block=false;{more}}}"
         )
     }
 
@@ -243,7 +244,7 @@ impl RocksDb {
                 ("data_block_index_type", "kDataBlockBinaryAndHash".to_owned()),
                 ("prepopulate_block_cache", prepopulated.to_owned()),
                 ("index_block_search_type", "kAuto".to_owned()),
-                ("separate_key_value_in_data_block", yes(true)),
+                ("separate_key_value_in_data_block", yes(false)),
                 ("optimize_filters_for_memory", yes(true)),
                 ("memtable_whole_key_filtering", yes(true)),
                 ("max_write_buffer_number", write_buffers(config).to_string()),
