@@ -1,10 +1,10 @@
 //! Ratios between engines, and the verdicts drawn from them.
 //!
-//! A ratio compares two engines in one round in which the digests of their operation streams are equal. An engine that
-//! ran twice in the round, itself and its control, counts with the geometric mean of both runs. The result is the
-//! median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if it exceeds 5 %,
-//! and the largest difference between the engine and its control, if there was one. A ratio never combines numbers of
-//! different invocations.
+//! A ratio compares two engines in one round in which the digests of their operation streams are equal. A control is
+//! a second run of an engine in the same round; the engine then counts with the geometric mean of both runs. The
+//! result is the median over the rounds, with minimum and maximum. Noisy rounds are excluded. A difference counts if
+//! all rounds agree on its direction and it exceeds both 5 % and the largest difference between the engine and its
+//! control. A ratio never combines numbers of different invocations.
 //!
 //! Differences and noise are absolute logarithms of ratios, so a verdict does not depend on which engine is the base.
 
@@ -18,10 +18,10 @@ const NO_DIFFERENCE: f64 = 0.05;
 /// Number of usable rounds that a verdict needs.
 pub const LEAST_ROUNDS: usize = 3;
 
-/// Seconds that a phase of at least [`MANY`] operations must take for a verdict. The noise check sees nothing of a
-/// shorter one: the system counts CPU time in steps of ten milliseconds.
+/// Minimum duration of a phase for a verdict: seconds with settling, as the median over the rounds. The noise check
+/// cannot judge a shorter phase, because the kernel counts CPU time in steps of ten milliseconds.
 pub const SHORTEST: f64 = 0.1;
-/// Number of operations below which each is long.
+/// Number of operations from which on [`SHORTEST`] applies. With fewer operations, each is long enough to measure.
 pub const MANY: u64 = 1000;
 
 /// Median, minimum and maximum.
@@ -51,7 +51,7 @@ impl Spread {
         Some(Spread { median, min, max, rounds: values.len() })
     }
 
-    /// Returns the median with minimum and maximum; that of one round alone, which has no spread.
+    /// Returns the median with minimum and maximum, or the median alone if there is only one round.
     pub fn text(&self) -> String {
         let Spread { median, min, max, rounds } = self;
         if *rounds == 1 { format!("{median:.2}") } else { format!("{median:.2} ({min:.2}-{max:.2})") }
@@ -136,7 +136,7 @@ fn of<'a>(
 }
 
 /// Returns the ratio of `quantity` for each round in which both engines did the same work. An engine with a control
-/// counts with the geometric mean of the usable ones of both, except beside the control itself.
+/// counts with the geometric mean of the usable runs of both, unless it is compared with its own control.
 pub fn ratios(
     phases: &[PhaseReport],
     name: &str,
@@ -185,8 +185,8 @@ pub fn streams_differ(phases: &[PhaseReport], name: &str) -> bool {
     of_name.iter().any(|a| of_name.iter().any(|b| a.round == b.round && a.stream != b.stream))
 }
 
-/// Returns the largest difference in `quantity` between `engine` and its control in phase `name`, as the absolute
-/// logarithm of a ratio; 0 without a control, and `None` if the control has too few usable rounds to tell.
+/// Returns the noise of `engine` in phase `name`: its largest difference in `quantity` from its control, as the
+/// absolute logarithm of a ratio. It is 0 without a control, and `None` if the control has too few usable rounds.
 pub fn control_noise(
     phases: &[PhaseReport],
     name: &str,

@@ -5,8 +5,8 @@
 //! report follows with all its engines. A test compares the page with the reports, and `cargo xtask bless -p
 //! drumlin-bench` rewrites it.
 //!
-//! The ratio is that against the RocksDB with the least favourable median, and the verdict is the least favourable one
-//! over all RocksDBs of the report. A load counts with its settling.
+//! A line shows the ratio against the RocksDB form with the lowest median ratio, and the least favourable verdict
+//! over all RocksDB forms of the report. Rates include the settling after a phase.
 
 mod readme;
 mod texts;
@@ -34,7 +34,7 @@ fn machine(report: &Report) -> String {
     format!("{cpu}, {} cores", report.machine.cores)
 }
 
-/// Returns the operations per second, of a load with its settling.
+/// Returns the operations per second, with the settling after the phase.
 fn rate(phase: &PhaseReport) -> Option<f64> {
     (phase.ops > 0).then(|| phase.ops_per_s_settled())
 }
@@ -74,7 +74,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Returns the command of a report without the program and without where its results went.
+/// Returns the command of a report without the program, and without the arguments for output and the store's
+/// directory.
 fn short_command(report: &Report) -> String {
     let mut words = report.command.iter().skip(1);
     let mut kept: Vec<&str> = Vec::new();
@@ -98,8 +99,8 @@ fn is_short(report: &Report, name: &str) -> bool {
     compare::is_short(&report.phases, name, OURS, BASELINE)
 }
 
-/// Returns the RocksDB with the least ratio in phase `name`, its ratio, and the least favourable verdict over all
-/// RocksDBs: the one with the least median need not be the one with the worst rounds.
+/// Returns the RocksDB form with the lowest median ratio in phase `name`, with that ratio, and the least favourable
+/// verdict over all forms. The verdict may come from another form, whose rounds are worse.
 fn best(report: &Report, name: &str) -> Option<(String, Spread, Verdict)> {
     let noise = control_noise(&report.phases, name, OURS, rate);
     let ran = |engine: &str| report.phases.iter().any(|phase| phase.name == name && phase.engine == engine);
@@ -142,7 +143,7 @@ pub fn page(reports: &[(String, Report)]) -> String {
     out
 }
 
-/// Adds what differs in the reports of older methods, with their names.
+/// Adds a note for each older measuring method: what differs, and the reports to which it applies.
 fn add_older(reports: &[(String, Report)], out: &mut String) {
     let mut has_head = false;
     for (method, what) in OLD {
@@ -156,7 +157,8 @@ fn add_older(reports: &[(String, Report)], out: &mut String) {
     }
 }
 
-/// Adds the goals with what the reports say about them.
+/// Adds the goals: a line with the verdict of the deciding report, and a line for each further report that measures
+/// it.
 fn add_goals(reports: &[(String, Report)], out: &mut String) {
     out.push_str(GOALS);
     for row in &ROWS {
@@ -273,7 +275,7 @@ fn add_report(title: &str, report: &Report, out: &mut String) {
             }
         }
     }
-    // Older reports tell of unequal peaks without the engines' names.
+    // Warnings about unequal peaks are computed again, because older reports lack the engines' names in them.
     let others = report.warnings.iter().filter(|warning| !peaks::is_about(warning)).cloned();
     for warning in peaks::unequal(&report.phases).into_iter().chain(others) {
         let _ = writeln!(out, "\n- {warning}");

@@ -1,4 +1,5 @@
-//! Read cost as a function of the number of entries deleted or operands merged before: queues and a hot counter.
+//! Read cost as a function of the number of entries deleted, or merge operands written, before the reads: queues and
+//! a hot counter.
 //!
 //! There are three rows, each measured at several depths:
 //! - `queue-pop`: `depth` entries are pushed and then popped one by one. At intervals the consumer reads the first

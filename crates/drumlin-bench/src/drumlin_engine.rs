@@ -36,7 +36,7 @@ pub(crate) struct Open {
     pub(crate) db: Db,
     pub(crate) keys: Keyspace,
     memory: Option<MemEnv>,
-    /// Unix time of the open in microseconds; decisions bear Unix times.
+    /// Unix time of the open in microseconds; the decision log has Unix times.
     opened: u64,
 }
 

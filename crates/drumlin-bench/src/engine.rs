@@ -167,9 +167,9 @@ pub struct Counters {
     pub filter_bytes: Option<u64>,
     /// Gauge: entries in tables, from which the actual filter bits per key are computed.
     pub table_entries: Option<u64>,
-    /// Blocks read by lookups that held the returned version.
+    /// Blocks with the returned version that lookups read.
     pub blocks_necessary: Option<u64>,
-    /// Blocks read by lookups from tables without the key.
+    /// Blocks that lookups read in tables without the key.
     pub blocks_unnecessary: Option<u64>,
     /// Tables searched by lookups.
     pub lookup_files: Option<u64>,
@@ -261,8 +261,8 @@ pub trait Engine: Send + Sync {
     fn flush(&self) -> Result<()>;
     /// Waits until no flush or compaction is pending.
     fn wait_idle(&self) -> Result<()>;
-    /// Returns the part of the last `wait_idle` in which nothing ran: some engines do not tell what is pending, and are
-    /// watched until they have done nothing for a while. It does not count as settling.
+    /// Returns the idle time at the end of the last `wait_idle`, which does not count as settling. An engine that
+    /// does not report pending work is polled until it has been idle for a while.
     fn wait_without_work(&self) -> Duration {
         Duration::ZERO
     }
@@ -280,7 +280,7 @@ pub trait Engine: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What a phase asks of an engine, whatever its settings.
+/// Requirements of a phase that do not depend on the engine's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Demands {
     /// Bytes of the longest key.
@@ -304,8 +304,8 @@ pub trait EngineKind: Sync {
     fn lacks_for(&self, _demands: Demands) -> Option<String> {
         None
     }
-    /// Returns why the figures of a phase with these demands do not compare with those of other engines, if so. It is
-    /// run, since later phases read what it writes, and left out of the report with this reason.
+    /// Returns why the figures of a phase with these demands are not comparable with those of other engines, if so.
+    /// The phase still runs, because later phases read what it writes. The report omits it and states this reason.
     fn uncompared(&self, _demands: Demands) -> Option<String> {
         None
     }

@@ -116,7 +116,7 @@ pub struct PhaseCount {
     pub put_p999: f64,
     /// Mean number of runs in the tree.
     pub mean_runs: f64,
-    /// Most entries in tables, in relation to the keys at the end of the phase.
+    /// Space amplification: maximum number of entries in tables, per key at the end of the phase.
     pub space: f64,
     /// Runs of each level at the end of the phase, newest level first.
     pub levels: Vec<u64>,
@@ -174,9 +174,9 @@ struct Course {
 #[derive(Default)]
 struct Looks {
     count: u64,
-    /// Sum of the runs.
+    /// Number of runs, summed over the samples.
     runs: u64,
-    /// Most entries in tables.
+    /// Maximum number of entries in tables.
     entries: u64,
 }
 
@@ -323,12 +323,13 @@ mod tests {
     }
 
     const ENTRIES: u64 = 22_000;
-    /// Further stores for phase B, the phase of writes. A single phase varies by a third with the number of entries: B
-    /// of plan I takes ARCE 0.60 to 1.01 times as long as leveling in fourteen stores of 15,000 to 28,000 entries, and
-    /// 0.77 times in their mean. It gains least in the stores of 20,000 and more. So the stores are spread evenly.
+    /// Numbers of entries of additional stores for phase B, the phase of writes. The result of a single phase varies
+    /// by a third with the number of entries. In fourteen stores of 15,000 to 28,000 entries, B of plan I takes ARCE
+    /// 0.60 to 1.01 times as long as leveling, 0.77 times on average. ARCE gains least in stores of 20,000 entries
+    /// and more. So the stores are spread evenly.
     const MORE_ENTRIES: [u64; 2] = [16_000, 28_000];
 
-    /// Returns the nanoseconds per operation of phase B, added up over the further stores.
+    /// Returns the nanoseconds per operation of phase B, summed over the additional stores.
     fn writes_of_more_stores(policy: &str, plan: &str) -> f64 {
         let writes = |entries: u64| {
             let mut workload = dynamic::workload(plan, entries as f64 / 40_960_000.0).unwrap();
@@ -371,7 +372,8 @@ mod tests {
         assert_eq!(refused, Err("the plan has no operation besides its load".to_owned()));
     }
 
-    /// Returns whether to run what takes a minute without optimization. The nightly lane does, with optimization.
+    /// Returns whether to run the courses that take a minute in an unoptimized build. The nightly lane runs them, in
+    /// an optimized build.
     fn runs_all() -> bool {
         std::env::var_os("PACED").is_some_and(|value| value == "all")
     }
@@ -386,8 +388,8 @@ mod tests {
     }
 
     /// Returns the nanoseconds of the phases of `mixes` after a phase of writes. Each mix runs four times and the
-    /// first run does not count: by its end, compaction has removed what the preceding mix left. Whether a compaction
-    /// of a whole level falls into one of the other three is chance.
+    /// first run does not count: by its end, compaction has removed what the preceding mix left. The result is the
+    /// mean of the other three, since a compaction of a whole level falls into one of them by chance.
     fn settled(policy: &str, mixes: &[&str], pipeline: &str) -> Vec<f64> {
         let mut plan = String::from("preload 10000\nphase r=10,u=80,p=10 10000\n");
         mixes.iter().for_each(|mix| plan += &format!("phase {mix} 10000\n").repeat(4));
@@ -398,9 +400,9 @@ mod tests {
         counts[1..].chunks(4).map(of_mix).collect()
     }
 
-    /// Extra runs are compacted while reads continue. *1-leveling* still keeps one or two more in its large levels
-    /// than without the pipeline. There, data that is not compacted yet waits in level 0, which is completely cached.
-    /// It takes part with `PACED=all` only.
+    /// Checks that the pipeline hardly slows reads, since extra runs are compacted while reads continue. With it,
+    /// *1-leveling* still keeps one or two more runs in its large levels. Without it, data that waits for compaction
+    /// is in level 0, which is completely cached. *1-leveling* runs with `PACED=all` only.
     #[test]
     fn reads_are_about_as_fast_as_without_the_pipeline() {
         let mixes = ["r=50,u=50,p=0", "r=40,u=20,p=40"];

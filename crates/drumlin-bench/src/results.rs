@@ -1,7 +1,7 @@
-//! Results that the documentation shows: `docs/results/deleted.json`, and what is generated from it.
+//! Published results of `bench deleted`: `docs/results/deleted.json`, and the page and plots generated from it.
 //!
-//! A file of results names the command, the commit, the machine and the number of rounds. The table and the plots
-//! beside it are generated from it, never typed; a test compares them, and `cargo xtask bless -p drumlin-bench`
+//! A result file names the command, the commit, the machine and the number of rounds. The table and the plots are
+//! generated from the file, never typed. A test compares them with it, and `cargo xtask bless -p drumlin-bench`
 //! rewrites them.
 
 use crate::deleted::{Cost, ROWS, series};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What is needed to repeat a run.
+/// Command, start time, machine and build of a run: what is needed to repeat it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Origin {
     /// Command line.
@@ -27,7 +27,7 @@ pub struct Origin {
 /// Results of `bench deleted` with what is needed to repeat it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// What was run.
+    /// Command, start time, machine and build.
     #[serde(flatten)]
     pub origin: Origin,
     /// Number of rounds. Each figure is the median over the rounds.
@@ -125,7 +125,7 @@ const STEP: f64 = 240.0;
 const DEPTHS: (f64, f64) = (3.0, 6.0);
 const MICROS: (f64, f64) = (0.0, 5.0);
 
-/// Returns the costs of all runs. Of several for the same row, engine and depth, the first counts.
+/// Returns the costs of all runs. If several have the same row, engine and depth, only the first is kept.
 fn first_of_each(runs: &[Results]) -> Vec<Cost> {
     let mut seen = BTreeSet::new();
     let all = runs.iter().flat_map(|run| &run.costs);

@@ -1,12 +1,14 @@
 //! Rounds: every engine runs in turn, each run in a fresh child process.
 //!
-//! In a round every engine runs once. The order changes from round to round: an engine has another position and another
-//! predecessor, since a run can feel what the one before left to the page cache and the device. What a run wrote is on
-//! the device before the next begins. Round `r` uses the seed of the first round plus `r` - 1. Each run is a child
-//! process of the same executable with an empty directory, so no run inherits memory, threads or page tables from
-//! another. The machine is calibrated several times before the first run, and once before each run. A run is repeated
-//! at most twice if the host or other programs took much CPU time, or if its calibration is far from the median of all
-//! so far. The noisy run stays in the report, marked as unusable.
+//! In a round every engine runs once. The order changes from round to round, so that an engine gets other positions
+//! and other predecessors: a run may depend on what the previous one left in the page cache and the device. Before
+//! each run, the writes of earlier runs are synced to the device. Each round adds 1 to the seed of the round before.
+//! Each run is a child process of the same executable with an empty directory, so no run inherits memory, threads or
+//! page tables from another.
+//!
+//! With noise detection, the machine is calibrated several times before the first run, and once before each run. A
+//! run is repeated at most twice if the host or other programs took much CPU time, or if its calibration is far from
+//! the median of all so far. The noisy run stays in the report, marked as unusable.
 //!
 //! The parent passes a job to the child as a JSON file, and the child returns its result in another.
 
@@ -43,8 +45,8 @@ pub struct Task {
     pub config: EngineConfig,
 }
 
-/// Returns `tasks` with a name for each reported phase: one that is there already gets its number. Names tell phases
-/// apart where ratios are computed, and make their random draws.
+/// Returns `tasks` with distinct names for the reported phases: the second phase of a name gets the suffix `#2`, and
+/// so on. Ratios identify phases by name, and the random numbers of a phase depend on its name.
 pub fn told_apart(tasks: &[Task]) -> Vec<Task> {
     let mut tasks = tasks.to_vec();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
@@ -88,11 +90,11 @@ pub struct JobResult {
     pub phases: Vec<PhaseReport>,
     /// All options in effect, those of the last phase last.
     pub options: Vec<PhaseConfig>,
-    /// What was skipped, with reasons.
+    /// Warnings: skipped phases with reasons, and figures that do not count.
     pub warnings: Vec<String>,
 }
 
-/// Number of rounds, engines and directories of a measurement.
+/// Settings of a measurement: engines, rounds, directory and noise detection.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Engine names, each with its policy if one was requested.
@@ -124,7 +126,8 @@ pub struct Done {
     pub of: usize,
 }
 
-/// Callback after each engine, with the results so far: a run may take hours and be interrupted at any time.
+/// Callback after each engine of a round. It gets the results so far, to save them: a measurement may take hours and
+/// be interrupted at any time.
 pub type After<'a> = dyn FnMut(&Rounds, Done) -> Result<()> + 'a;
 
 /// All results of the rounds.
@@ -136,7 +139,7 @@ pub struct Rounds {
     pub options: BTreeMap<String, BTreeMap<String, String>>,
     /// All options in effect by engine, with the names of the phases.
     pub phase_options: BTreeMap<String, Vec<PhaseConfig>>,
-    /// What was skipped, with reasons.
+    /// Warnings: skipped phases and noisy runs with reasons, and figures that do not count.
     pub warnings: Vec<String>,
     /// Calibrations, several before the first run and one before each run, in order.
     pub calibration: Vec<Calibration>,
@@ -225,8 +228,8 @@ impl Rounds {
 /// Returns the order in which `count` engines run in round `round`, from 0.
 ///
 /// An even number of engines follows a Williams square: in `count` rounds every engine has every other one as its
-/// predecessor once. An odd number walks around the circle of engines in steps that differ from round to round and have
-/// no factor in common with the number.
+/// predecessor once. An odd number of engines is arranged in a circle, which each round traverses with another step
+/// that is coprime to the number.
 fn order(count: usize, round: usize) -> Vec<usize> {
     if count.is_multiple_of(2) {
         let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { count - turn.div_ceil(2) };

@@ -373,7 +373,7 @@ fn of_micro(names: &[&str]) -> Outcome {
 fn a_phase_of_scans_makes_all_of_them() {
     let outcome = of_micro(&["readseq", "readreverse"]);
     for phase in &outcome.phases {
-        // 20 scans, each of which counts its entries.
+        // 20 scans. Each entry of a scan counts as an operation.
         assert_eq!((phase.ops, phase.latency_us.samples), (20 * 500, 20), "{}", phase.name);
         assert_eq!(phase.by_op["scan"].ops, phase.ops);
     }
@@ -402,7 +402,7 @@ fn a_slow_rate_does_not_outlast_the_duration() {
     workload.phases[1].seconds = Some(0.05);
     workload.phases[1].rate = Some(40.0);
     let outcome = run(&Liar(Lie::Nothing), &workload).expect("no answer is wrong");
-    // At 0 and 25 ms; a whole chunk would be 256.
+    // Calls are due at 0 and 25 ms. Without a check between calls, a whole chunk of 256 would run.
     assert!((1..=2).contains(&outcome.phases[1].ops), "{}", outcome.phases[1].ops);
 }
 
@@ -440,13 +440,13 @@ fn what_an_engine_cannot_do_is_left_out_with_the_reason() {
     let reasons =
         ["narrow: mixed left out: 16 bytes, 3 clients", "narrow: absent left out: 17 bytes, 1 clients"];
     assert_eq!(outcome.warnings, reasons);
-    // Nothing reads what was not loaded.
+    // If the load is skipped, so are the phases that read its entries.
     workload.phases[0].threads = 3;
     let outcome = run(&Narrow, &workload).expect("no error");
     assert!(outcome.phases.is_empty() && outcome.warnings.len() == workload.phases.len());
 }
 
-/// An engine whose buffered writes promise too little.
+/// An engine whose buffered writes are less durable than required.
 struct Weak;
 
 impl EngineKind for Weak {
@@ -472,7 +472,7 @@ fn writes_that_do_not_compare_are_made_but_not_reported() {
     assert!(outcome.phases[3].ops >= 500, "the scan reads what the load wrote");
     let reasons = ["weak: fill left out: weak writes", "weak: mixed left out: weak writes"];
     assert_eq!(outcome.warnings, reasons);
-    // A load without a report of its own needs no warning.
+    // An unreported load needs no warning.
     workload.phases[0].warm = true;
     assert_eq!(run(&Weak, &workload).expect("no error").warnings, reasons[1..]);
 }

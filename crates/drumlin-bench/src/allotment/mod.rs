@@ -1,18 +1,18 @@
-//! Filter allocation, counted: how many unneeded blocks each `filter_mode` reads, against the best division of the
-//! same bits, and how well the engine knows its lookups.
+//! Filter allocation, counted: the unneeded blocks that each `filter_mode` reads, compared with the best division of
+//! the same bits over the tables, and the accuracy of the engine's lookup statistics.
 //!
-//! A *course* loads a leveled store, then mixes lookups with overwrites, three of each key. It runs on a simulated disk
-//! with stepped background work, so it repeats exactly and measures no time. At twenty points it compares the engine
-//! with the truth: it repeats past lookups on the present tree (`truth.rs`), weighted as the engine lets them fade, and
-//! so knows how many lookups each table gets in vain. From these follow
+//! A *course* loads a leveled store, then mixes lookups with overwrites, about three of each key. It runs on a
+//! simulated disk with stepped background work, so it repeats exactly and measures no time. At twenty points it
+//! compares the engine with the truth: it repeats past lookups on the current tree (`truth.rs`), with weights that
+//! decay like the engine's counts. This gives the true number of vain lookups of each table: lookups that probe the
+//! table, although it lacks their key. The comparison yields
 //!
-//! - the unneeded blocks a lookup of the filters as they were built, and of the best division of the same number of
-//!   bits;
-//! - how far the engine's estimates (Merlin) are from the truth, beside those of a simpler rule: a merged table takes
-//!   over the mean of its inputs' lookups.
+//! - unneeded blocks per lookup, of the filters as built and of the best division of the same number of bits;
+//! - the error of the engine's estimates (Merlin), and that of a simpler rule: the output of a compaction inherits
+//!   the mean of its inputs' counts.
 //!
-//! Sizes: a memtable of 64 KiB, tables of 32 KiB, four times as many bytes in each level (Zhu et al., *Mnemosyne*,
-//! SIGMOD 2025, evaluate 126 tables at that ratio).
+//! Sizes: a memtable of 64 KiB, tables of 32 KiB, and a size ratio of 4 (Zhu et al., *Mnemosyne*, SIGMOD 2025,
+//! evaluate 126 tables at that ratio).
 
 pub mod shown;
 pub mod truth;
@@ -29,26 +29,26 @@ use truth::{Compared, Lookup, Truth, failed, key};
 
 /// Compaction policy of a course.
 const POLICY: &str = "leveling:4";
-/// Policy after the switch of a course with events.
+/// Policy after the switch in a course with the event `restart`.
 const OTHER_POLICY: &str = "tiering:4";
-/// Number of points.
+/// Number of points at which a course compares the engine with the truth.
 const POINTS: u64 = 20;
-/// Points at which a course with events reopens its store, and at which it switches its policy.
+/// Points at which a course with the event `restart` reopens its store, and at which it switches its policy.
 const REOPENED_AT: u64 = 8;
 const SWITCHED_AT: u64 = 14;
-/// Operations for each entry.
+/// Number of operations per loaded entry.
 const OPERATIONS_PER_ENTRY: u64 = 12;
-/// Of 41 operations, how many are lookups (Mnemosyne's workload type II).
+/// Number of lookups in 41 operations (Mnemosyne's workload type II); the others are overwrites.
 const LOOKUPS_OF_41: u64 = 31;
 /// Standard deviation of the normal distribution, as a share of the keys.
 const SIGMA: f64 = 0.1;
 /// Share of the keys by which the centre of lookups moves in a course with a shift.
 const SHIFT: f64 = 0.4;
-/// Operations between two looks at the tree.
+/// Number of operations between two reads of the tree's shape.
 const BATCH: u64 = 1000;
 const VALUE: [u8; 60] = [7; 60];
 
-/// What a course varies.
+/// Parameters of a course.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Setup {
     /// Value of the option `filter_mode`.
@@ -57,13 +57,13 @@ pub struct Setup {
     pub bits: f64,
     /// Share of lookups that find nothing.
     pub empty: f64,
-    /// Distribution of keys: `uniform`, `normal` (neighbours are drawn alike) or `zipf` (scattered).
+    /// Distribution of keys: `uniform`, `normal` (hot keys are adjacent) or `zipf` (hot keys are scattered).
     pub dist: String,
     /// Number of entries.
     pub entries: u64,
     /// Number of reading threads.
     pub threads: u64,
-    /// What happens: `nothing`, `shift` (the keys that are drawn move, once a quarter of the operations are done) or
+    /// Event during the course: `nothing`, `shift` (the drawn keys move after a quarter of the operations) or
     /// `restart` (the store is reopened, and later its compaction policy changes).
     pub event: String,
     /// Seed of the random numbers.
@@ -79,7 +79,7 @@ pub struct Point {
     pub tables: u64,
     /// Filter bits per key over all tables.
     pub bits: f64,
-    /// Unneeded blocks a lookup since the last point, counted.
+    /// Unneeded blocks per lookup since the last point, as the engine counted them.
     pub unneeded: f64,
     /// Comparison with the truth.
     #[serde(flatten)]
@@ -89,16 +89,16 @@ pub struct Point {
 /// Results of a course.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Course {
-    /// What was run.
+    /// Parameters of the course.
     pub setup: Setup,
-    /// Unneeded blocks a lookup over the second half.
+    /// Unneeded blocks per lookup over the second half of the operations.
     pub unneeded: f64,
     /// The points.
     pub points: Vec<Point>,
 }
 
 impl Course {
-    /// Returns the points of the second half: most tables were built after the statistics had seen lookups.
+    /// Returns the points of the second half. By then, lookup statistics existed when most tables were built.
     pub(crate) fn settled(&self) -> &[Point] {
         &self.points[self.points.len() / 2..]
     }
@@ -155,7 +155,7 @@ struct Draw {
     random: Random,
     chooser: Chooser,
     population: Population,
-    /// What is added to each id, modulo the number of entries.
+    /// Offset that is added to each drawn id, modulo the number of entries.
     moved: u64,
 }
 
@@ -183,7 +183,7 @@ impl Draw {
     }
 }
 
-/// Does `lookups` with several threads.
+/// Runs `lookups` on several threads, and checks that each finds its key if and only if it exists.
 fn look_up(keys: &Keyspace, lookups: &[Lookup], threads: u64) -> Result<()> {
     let one = |lookup: &Lookup| match keys.get(key(lookup.id, lookup.is_absent)).map_err(failed)? {
         found if found.is_some() == lookup.is_absent => Err(format!("wrong answer to {lookup:?}")),
@@ -256,7 +256,7 @@ pub fn run(setup: &Setup) -> Result<Course> {
     Ok(Course { setup: setup.clone(), unneeded, points })
 }
 
-/// Runs courses side by side, one on each core. The results are in the order of `setups`.
+/// Runs courses in parallel, one per core. Returns the results in the order of `setups`.
 pub fn run_all(setups: &[Setup]) -> Result<Vec<Course>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

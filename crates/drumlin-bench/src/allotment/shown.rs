@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Results of one command with what is needed to repeat it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// What was run. The machine has no influence on the figures.
+    /// Command, start time, machine and build. The machine has no influence on the figures.
     #[serde(flatten)]
     pub origin: Origin,
     /// The courses.
@@ -52,7 +52,7 @@ fn most(course: &Course, of: impl Fn(&Point) -> f64) -> f64 {
     course.points.iter().map(of).fold(0.0, f64::max)
 }
 
-/// Returns what the filters as built let through, over what the best division of their bits would.
+/// Returns the unneeded blocks of the filters as built, relative to those of the best division of their bits.
 fn to_best(course: &Course) -> f64 {
     course.mean(|point| point.compared.built)
         / course.mean(|point| point.compared.best).max(f64::MIN_POSITIVE)
@@ -120,7 +120,7 @@ pub fn page(runs: &[Results]) -> String {
     out
 }
 
-/// Returns the courses with the same load, as sentences, in order: distribution, share of empty lookups, bits.
+/// Returns the distinct loads of `courses`, in order of first appearance: distribution, share of empty lookups, bits.
 fn loads(courses: &[&Course]) -> Vec<(String, f64, f64)> {
     values(courses, |course| (course.setup.dist.clone(), course.setup.empty, course.setup.bits))
 }
@@ -236,8 +236,8 @@ const LEFT: f64 = 50.0;
 const TOP: f64 = 60.0;
 const STEP: f64 = 170.0;
 
-/// Returns plots of the bits per key through the courses in which all lookups are empty, with a line at the budget and
-/// at the budget plus one.
+/// Returns plots of the bits per key over the operations, for courses in which all lookups are empty. Lines mark the
+/// budget and the budget plus one bit.
 pub fn drawing(runs: &[Results]) -> String {
     let all: Vec<&Course> = runs
         .iter()
@@ -313,7 +313,7 @@ fn draw(courses: &[&Course], bits: f64, dist: &str, modes: &[String], out: &mut 
     }
 }
 
-/// Returns the commands' figures with few digits, so that files of results stay small.
+/// Returns `courses` with figures of five significant digits, so that result files stay small.
 pub fn rounded(courses: &[Course]) -> Vec<Course> {
     let short = |value: f64| format!("{value:.4e}").parse::<f64>().unwrap_or(value);
     let mut courses = courses.to_vec();

@@ -1,6 +1,6 @@
-//! How many lookups each table really gets in vain, and what follows from it.
+//! The true number of vain lookups of each table, and the comparison of the engine with it.
 //!
-//! The truth is found by repeating past lookups on the present tree: those of the last three half-lives, each with the
+//! The truth comes from repeating past lookups on the current tree: those of the last three half-lives, each with the
 //! weight that the engine's decay has left of it. At most `REPEATED` of them are repeated, evenly spaced.
 
 use crate::engine::Result;
@@ -10,19 +10,20 @@ use drumlin_policy::filter::rate::{BLOOM, rate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Lookups in an epoch, after which the engine multiplies its counts by `FADES`: the smallest half-life, 65,536, in
-/// sixteen parts. Trees of up to `MOST_TABLES` tables have it.
+/// Number of lookups in a decay epoch, after which the engine multiplies its counts by `FADES`. Sixteen epochs are
+/// the smallest half-life, 65,536 lookups, which applies to trees of up to `MOST_TABLES` tables.
 const EPOCH: u64 = 4096;
 const MOST_TABLES: usize = 256;
-/// The sixteenth root of one half.
+/// Decay factor per epoch: the sixteenth root of one half.
 const FADES: f64 = 0.957_603_280_698_573_6;
-/// Epochs after which a lookup no longer counts: an eighth of its weight is left.
+/// Number of epochs after which a lookup is ignored, because only an eighth of its weight is left.
 const REMEMBERED: u64 = 48;
-/// Lookups that are repeated at a point, at most.
+/// Maximum number of lookups that are repeated at a point.
 const REPEATED: usize = 30_000;
-/// One lookup in this many feeds the simple rule.
+/// Sampling interval of the simple rule: it counts one lookup in this many.
 const SIMPLE_SAMPLE: usize = 8;
-/// Share of the lookups that is spread evenly over each run when divisions are compared, as the engine's prior.
+/// Share of the lookups that is spread over all tables by their keys, as a prior for the division by estimates. The
+/// engine's own prior has this share in each run.
 const PRIOR: f64 = 0.1;
 
 /// Returns the key of entry `id`, or an absent key after it. Neighbours in id are neighbours in key order.
@@ -36,7 +37,7 @@ pub(super) fn failed(what: drumlin::Error) -> String {
     what.to_string()
 }
 
-/// A lookup that was done.
+/// A past lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup {
     pub(super) id: u64,
@@ -46,7 +47,7 @@ pub(super) struct Lookup {
 /// A reference to a table: its number and the first key of its bounds.
 type Reference = (u64, Vec<u8>);
 
-/// A table of the present tree.
+/// A table of the current tree.
 struct Table {
     end: Option<Vec<u8>>,
     keys: f64,
@@ -56,20 +57,20 @@ struct Table {
     estimate: f64,
 }
 
-/// How the engine compares with the truth.
+/// Comparison of the engine with the truth at one point.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Compared {
-    /// Unneeded blocks a lookup that the filters as built let through.
+    /// Unneeded blocks per lookup with the filters as built.
     pub built: f64,
-    /// Unneeded blocks a lookup with the best division of the same bits over Bloom filters.
+    /// Unneeded blocks per lookup with the best division of the same bits over Bloom filters.
     pub best: f64,
-    /// Unneeded blocks a lookup with the division that the estimates give.
+    /// Unneeded blocks per lookup with the division that follows from the engine's estimates.
     pub by_estimates: f64,
-    /// Unneeded blocks a lookup with the same bits per key in each table.
+    /// Unneeded blocks per lookup with the same bits per key in each table.
     pub uniform: f64,
-    /// Cosine of the engine's estimates and the truth, over tables.
+    /// Cosine similarity of the engine's estimates and the truth, over tables.
     pub cosine: f64,
-    /// Distance of the estimates from the truth, over the length of the truth.
+    /// Distance of the estimates from the truth, relative to the length of the truth.
     pub distance: f64,
     /// Cosine of the simple rule's estimates; absent if it was not followed.
     pub simple_cosine: Option<f64>,
@@ -77,7 +78,7 @@ pub struct Compared {
     pub simple_distance: Option<f64>,
 }
 
-/// What was looked up, and the simple rule's estimates.
+/// Past lookups, the simple rule's estimates, and the tables of the last tree.
 pub(super) struct Truth {
     lookups: Vec<Lookup>,
     simple: BTreeMap<Reference, f64>,
@@ -90,7 +91,7 @@ fn tables_of(keys: &Keyspace, db: &Db) -> Result<BTreeMap<Reference, Table>> {
     let files = shape.levels.iter().flat_map(|level| &level.runs).flat_map(|run| &run.files);
     let table = |file: &drumlin::FileShape| Table {
         end: file.end.clone(),
-        // Each key has one version in a table here, but for a few overwrites in one memtable.
+        // A table has one version per key here, except for a few keys that were overwritten within one memtable.
         keys: file.entries as f64,
         bits: file.filter_bits,
         rate: file.filter_false_positive_rate,
@@ -99,7 +100,7 @@ fn tables_of(keys: &Keyspace, db: &Db) -> Result<BTreeMap<Reference, Table>> {
     Ok(files.map(|file| ((file.table, file.first.clone()), table(file))).collect())
 }
 
-/// Returns whether two references, with their ends, share a key.
+/// Returns whether the key bounds of two table references overlap.
 fn overlap(a: (&Reference, &Table), b: (&Reference, &Table)) -> bool {
     let before = |end: &Option<Vec<u8>>, first: &Vec<u8>| end.as_ref().is_some_and(|end| end <= first);
     !before(&a.1.end, &b.0.1) && !before(&b.1.end, &a.0.1)
@@ -110,7 +111,7 @@ impl Truth {
         Ok(Truth { lookups: Vec::new(), simple: BTreeMap::new(), tables: tables_of(keys, db)? })
     }
 
-    /// Notes lookups that were just done.
+    /// Records lookups that were just executed, and feeds a sample of them to the simple rule.
     pub(super) fn note(&mut self, lookups: &[Lookup], keys: &Keyspace, db: &Db) -> Result<()> {
         let epochs = |lookups: usize| lookups as u64 / EPOCH;
         let before = epochs(self.lookups.len());
@@ -128,7 +129,8 @@ impl Truth {
         Ok(())
     }
 
-    /// Replaces the tables. A new one takes over the mean number of lookups of those that are gone from its bounds.
+    /// Replaces the tables. By the simple rule, a new table inherits the mean count of the removed tables in its
+    /// bounds.
     fn inherit_simply(&mut self, tables: BTreeMap<Reference, Table>) {
         let gone: Vec<_> = self.tables.iter().filter(|(of, _)| !tables.contains_key(of)).collect();
         for new in tables.iter().filter(|(of, _)| !self.tables.contains_key(of)) {
@@ -172,7 +174,7 @@ impl Truth {
             self.tables.keys().map(|of| self.simple.get(of).copied().unwrap_or(0.0)).collect();
         let held: f64 = self.tables.values().map(|table| table.keys).sum();
         let bits: f64 = self.tables.values().map(|table| table.keys * table.bits).sum();
-        // The engine's tables cover disjoint parts in each run: a table gets the share of lookups of its keys.
+        // Adds the prior to each weight. A table gets a share of it by its number of keys.
         let weighted = |weights: &[f64]| -> Vec<Item> {
             let prior = |table: &Table| PRIOR * all * table.keys / held;
             let of =
@@ -212,13 +214,13 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Returns the cosine of two vectors; 1 if both have no length.
+/// Returns the cosine similarity of two vectors; 1 if either is zero.
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let lengths = (dot(a, a) * dot(b, b)).sqrt();
     if lengths > 0.0 { dot(a, b) / lengths } else { 1.0 }
 }
 
-/// Returns the distance of `a` from `b`, over the length of `b`.
+/// Returns the distance of `a` from `b`, relative to the length of `b`.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     let squares: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
     (squares / dot(b, b).max(f64::MIN_POSITIVE)).sqrt()

@@ -63,7 +63,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
                     task.workload.name, done.round, done.engines, done.of
                 ));
             }
-            // The run goes on: the disk may have room again when it ends.
+            // A failure does not end the run: the disk may have free space again when the report is written.
             if let Some(path) = common.json.as_ref().filter(|path| !is_special(path))
                 && let Err(what) = keep_unfinished(&report, so_far, done, path)
             {
@@ -89,8 +89,8 @@ fn with_results(mut report: Report, rounds: Rounds) -> Report {
     report
 }
 
-/// Writes the results so far to [`unfinished`] of the file of `--json`, with a warning. A comparison may take hours and
-/// be interrupted, or its last engine may fail.
+/// Writes the results so far to the file [`unfinished`] beside that of `--json`, with a warning in the report. A
+/// comparison may take hours and be interrupted, or its last engine may fail.
 fn keep_unfinished(report: &Report, so_far: &Rounds, done: Done, path: &Path) -> Result<()> {
     let mut report = with_results(report.clone(), so_far.clone());
     let Done { round, engines, of } = done;

@@ -31,7 +31,7 @@ use published::{claim_targets, note, print, publish, unfinished, write_json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Answer to a command line without a family.
+/// Message for a command line without a benchmark family.
 const NO_FAMILY: &str = "\
 name a benchmark family. To begin with:
 
@@ -103,8 +103,8 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
     }
 }
 
-/// Returns the setup of a run on the clock of a disk model. Refuses settings that it does not have, and `options`
-/// that it varies itself.
+/// Returns the setup of a run on the clock of a disk model. Rejects arguments that have no meaning in such a run, and
+/// `--set` of `options`, which the run varies itself.
 fn paced_setup(
     common: &Common,
     [entries, flush_bytes]: [u64; 2],
@@ -160,7 +160,7 @@ fn show_paced(
     common.json.iter().try_for_each(|path| write_json(path, &report))
 }
 
-/// Returns what is needed to repeat this run.
+/// Returns command, start time, machine and build of this run.
 fn origin(started_utc: String, program: &Program) -> Origin {
     Origin {
         command: machine::command_line(),
@@ -187,7 +187,7 @@ fn show_oracle(args: &OracleArgs, common: &Common, setup: &paced::Setup) -> crat
     common.json.iter().try_for_each(|path| write_json(path, &results))
 }
 
-/// Returns the courses that the lists give.
+/// Returns a course for each combination of the argument lists.
 fn courses_of(args: &AllotmentArgs, common: &Common) -> crate::engine::Result<Vec<allotment::Setup>> {
     if let Some(share) = args.empty.iter().find(|share| !(0.0..=1.0).contains(*share)) {
         return Err(format!("--empty {share}: a share from 0 to 1"));
@@ -229,7 +229,7 @@ fn courses_of(args: &AllotmentArgs, common: &Common) -> crate::engine::Result<Ve
     Ok(setups)
 }
 
-/// Runs courses, one on each core, and prints what they counted.
+/// Runs courses in parallel, one per core, and prints their figures.
 fn show_allotment(
     setups: &[allotment::Setup],
     common: &Common,

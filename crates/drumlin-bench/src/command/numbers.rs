@@ -1,5 +1,5 @@
-//! Numbers on the command line, each with its bounds. What lies outside is refused before anything runs: a benchmark
-//! that computes with a rate of 0 or a skew of 1 ends with figures that mean nothing.
+//! Parsers of numbers on the command line, each with its bounds. Values outside are rejected before anything runs: a
+//! rate of 0 or a skew of 1, for example, would give meaningless figures.
 
 use crate::sizes::parse_bytes;
 use std::fmt::Display;
@@ -11,9 +11,9 @@ const MOST: u64 = 1_000_000_000_000;
 /// Largest size of a key and of a value in bytes.
 const MOST_KEY: usize = 64 << 10;
 const MOST_VALUE: usize = 1 << 30;
-/// Least memory in bytes: engines divide by parts of it.
+/// Minimum memory in bytes: engines divide by fractions of it.
 const LEAST_MEMORY: u64 = 1 << 10;
-/// Least rate per second: at lower ones, a phase does nothing for hours.
+/// Minimum rate per second: at lower rates, a phase would do nothing for hours.
 const LEAST_RATE: f64 = 0.001;
 
 fn within<N: FromStr + PartialOrd + Display>(text: &str, bounds: impl RangeBounds<N>) -> Result<N, String> {
@@ -60,7 +60,7 @@ pub(super) fn memory(text: &str) -> Result<u64, String> {
     if bytes < LEAST_MEMORY { Err("it must be at least 1KiB".to_owned()) } else { Ok(bytes) }
 }
 
-/// Parses a key size. Keys hold a number of eight bytes.
+/// Parses a key size. Each key contains an eight-byte number.
 pub(super) fn key_size(text: &str) -> Result<usize, String> {
     within(text, 8..=MOST_KEY)
 }

@@ -1,4 +1,4 @@
-//! What a program that offers the benchmarks says about itself.
+//! Description of a program that offers the benchmarks.
 
 use crate::engine::Engines;
 

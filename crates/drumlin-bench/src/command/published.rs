@@ -61,8 +61,8 @@ pub(crate) fn write_json(path: &Path, results: &impl Serialize) -> Result<()> {
     replace(path, &text)
 }
 
-/// Writes `text` as the new content of a file, which stays as it is until that succeeds. A pipe or a device is written
-/// in place, and a link stays a link.
+/// Replaces the content of a file by `text`. The old content stays in place until the new one is written. A pipe or a
+/// device is written in place, and a symbolic link stays a link.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let written = if is_special(path) {
         fs::write(path, text)
@@ -105,7 +105,7 @@ impl Targets {
         let lock = with_suffix(path, ".lock");
         let file = fs::File::create(&lock).map_err(failed)?;
         let is_locked = matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock));
-        // A run that has just ended may have removed the file that is locked now.
+        // A run that has just ended may have removed the lock file between its creation and its lock here.
         let inode = |found: io::Result<fs::Metadata>| found.map(|found| found.ino()).ok();
         if is_locked || inode(file.metadata()) != inode(fs::metadata(&lock)) {
             return Err(format!("{}: another run is going to write it", path.display()));
@@ -123,8 +123,8 @@ impl Drop for Targets {
     }
 }
 
-/// Claims the requested files for this run. Returns an error if one cannot be written, before a long run ends with
-/// that, or if another run has claimed it.
+/// Claims the output files of this run. Returns an error if a file cannot be written, rather than after a long run,
+/// or if another run has claimed it.
 pub(crate) fn claim_targets(common: &Common) -> Result<Targets> {
     let mut targets = Targets::default();
     let all = common.json.iter().chain(&common.html).chain(&common.tsv);
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("the file"), "\"through a link\"\n");
     }
 
-    /// Of two runs that would write one file, the second is refused while the first is under way.
+    /// If two runs would write the same file, the second one is refused while the first one runs.
     #[test]
     fn a_file_belongs_to_one_run() {
         let dir = TempDir::new("drumlin-bench").expect("a temporary directory");

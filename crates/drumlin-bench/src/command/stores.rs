@@ -28,7 +28,7 @@ impl Stores {
             if keep {
                 return Ok(None);
             }
-            // The name appears when the lock is held, or another process could take it for that of a dead one.
+            // The file gets its name once it is locked. Otherwise another process could take this one for dead.
             let (new, name) = (dir.join("starting"), dir.join(RUNNING));
             let file = File::create(&new)?;
             file.lock()?;

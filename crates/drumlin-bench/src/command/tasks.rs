@@ -310,14 +310,14 @@ mod tests {
         command.try_get_matches_from(line.split(' '))
     }
 
-    /// Returns the tasks that the command line `line` asks for.
+    /// Returns the tasks of the command line `line`.
     fn asked(line: &str) -> Result<Vec<Task>> {
         let matches = parsed(line).expect("a command line");
         let args = BenchArgs::from_arg_matches(&matches).expect("a command line");
         of_family(&args.family.expect("a family"), &args.common)
     }
 
-    /// Returns the settings of the only task that the command line asks for.
+    /// Returns the settings of the only task of the command line `line`.
     fn settings(line: &str) -> EngineConfig {
         let tasks = asked(line).expect("a workload");
         let [task] = &tasks[..] else { panic!("{line}: {} tasks", tasks.len()) };

@@ -12,7 +12,7 @@ const BEHIND: f64 = 0.95;
 pub(super) struct Figure {
     pub(super) report: &'static str,
     pub(super) phase: &'static str,
-    /// An argument that the command of the report has, since `what` says so.
+    /// An argument that the command of the report must have, because `what` states its value.
     pub(super) argument: &'static str,
     what: &'static str,
 }
@@ -48,8 +48,8 @@ pub(super) const FIGURES: [Figure; 14] = [
     ),
 ];
 
-/// Returns the lines of README between its marks: `FIGURES`, and the phases in which a RocksDB is ahead. An error if a
-/// report lacks what a figure stands for.
+/// Returns the lines of README between its marks: `FIGURES`, and the phases in which a RocksDB is ahead. Fails if the
+/// report of a figure is missing, or lacks the phase, the argument, a second RocksDB or enough usable rounds.
 pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
     let mut out = String::new();
     for Figure { report: name, phase, argument, what } in FIGURES {

@@ -194,7 +194,7 @@ const OTHER_ENGINES: [(&str, &str); 9] = [
 fn engines_of_rows(script: &str) -> BTreeMap<String, String> {
     let (mut variables, mut rows) = (BTreeMap::<String, String>::new(), BTreeMap::new());
     for line in script.replace("\\\n", " ").lines() {
-        // Longer names first: one may begin with another.
+        // Substitutes longer names first, because a shorter name may be a prefix of a longer one.
         let known = variables.iter().rev();
         let line =
             known.fold(line.replace('"', ""), |line, (name, value)| line.replace(&format!("${name}"), value));

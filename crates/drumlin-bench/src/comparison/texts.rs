@@ -110,7 +110,7 @@ pub(super) const OLDER: &str = "
 These were measured by older versions of the program.
 ";
 
-/// What differs in the reports of each method and all before it, latest first.
+/// Differences of the reports of each older method, latest method first. They apply to all methods before it too.
 pub(super) const OLD: [(u64, &str); 2] = [
     (
         1,

@@ -91,8 +91,8 @@ const FORWARD: Direction = Direction::Forward;
 const UNIFORM: Target = Target::Uniform;
 use Prepared::{Empty, InMemory, InTables, OnDevice};
 
-/// Work grows in steps of whole flushes and compactions. The numbers of operations are such that 3 % more of them are
-/// noticed (`--regress`).
+/// All cases. Work grows in steps of whole flushes and compactions, so the numbers of operations are chosen such that
+/// the gate notices 3 % more of them (`--regress`).
 pub(super) const CASES: [Case; 32] = [
     action("put-sequential", 10_000, Empty(100), Action::Put(Target::New)),
     action("put-random", 10_000, Empty(100), Action::Put(Target::Below(LOADED))),
@@ -136,8 +136,8 @@ fn filters_small(operations: u64) -> Result<Workload> {
     papers::filters("I", 0.0, "uniform", operations as f64 / 20_000_000.0)
 }
 
-/// Calls of the environment so far. Background steps ask for free space and lengths too, so reads and writes have
-/// counts of their own.
+/// Numbers of environment calls so far. Background steps also query free space and file lengths, so reads and writes
+/// are counted separately.
 #[derive(Default)]
 struct Calls {
     all: u64,
@@ -160,8 +160,8 @@ struct Bench {
     ingested: u64,
 }
 
-/// Engine settings of the cases. The adaptive policy uses pinned parameters here: its searches may use two percent of
-/// the machine's time, which virtual time does not measure, because calls of the store take no virtual time.
+/// Engine settings of the cases. The adaptive policy has pinned parameters here. Its searches are limited to two
+/// percent of the machine's time, and virtual time cannot measure that, because calls of the store take none.
 fn config() -> EngineConfig {
     EngineConfig {
         memory_bytes: 32 << 20,
@@ -267,7 +267,7 @@ impl Bench {
         self.phase(&Phase::of("load", entries, Action::Put(Target::New)).then(after))
     }
 
-    /// Returns the number of environment calls so far, and of those that sync.
+    /// Returns the numbers of environment calls so far.
     fn calls(&self) -> Calls {
         let mut calls = Calls { all: self.mem.io_index(), ..Calls::default() };
         for (site, count) in self.mem.sites() {

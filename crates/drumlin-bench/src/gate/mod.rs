@@ -8,9 +8,9 @@
 //! A figure outside its tolerance in either direction fails the gate, so improvements are recorded too. Instructions
 //! are judged only with the compiler and processor that the file names; otherwise they are only shown.
 //!
-//! `--regress PERCENT` tests the gate itself: each case runs as it is and then with that much more work than it
-//! reports, and the difference must be noticed. With instructions only those count, since counts per operation are
-//! scaled.
+//! `--regress PERCENT` tests the gate itself: each case runs unchanged, and then with that much more work than it
+//! reports. The gate must notice the difference. If instructions are measured, only they decide, because the other
+//! counts per operation are merely multiplied.
 
 mod callgrind;
 mod case;
@@ -99,7 +99,7 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
             of_others && CASES.iter().any(|case| case.name == figure.case)
                 || (!watched && figure.metric == "instructions")
         };
-        // Counts are the same everywhere; instructions that were not measured keep their origin.
+        // The origin concerns instructions alone, so it stays as it is if they were not measured.
         let origin = if watched { origin } else { known.origin.clone() };
         known.updated(&measured, keeps, origin, reason).write(&args.file)?;
     }
@@ -118,19 +118,19 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     Ok(moved == 0 || args.update)
 }
 
-/// How much more work cases do than they report.
+/// Additional work that cases do without reporting it (`--regress`).
 #[derive(Clone, Copy)]
 struct Work {
     more_percent: u64,
 }
 
 impl Work {
-    /// Returns the operations to run where a case reports `operations`.
+    /// Returns the number of operations to run in a case that reports `operations`.
     fn of(self, operations: u64) -> u64 {
         operations + operations * self.more_percent / 100
     }
 
-    /// Returns what an operation that is reported does, given what an operation that was run did.
+    /// Returns the figure per reported operation, given the figure per executed operation.
     fn reported(self, metric: &str, value: f64) -> f64 {
         if metric.ends_with("_per_op") { value * (1.0 + self.more_percent as f64 / 100.0) } else { value }
     }
@@ -210,7 +210,7 @@ fn told_unnoticed(known: &File, measured: &[Figure], cases: &[&Case], watched: b
     unnoticed
 }
 
-/// Prints the cases that are in the file alone. Returns the number of their figures.
+/// Prints the figures in the file whose cases no longer exist. Returns their number.
 fn told_removed(known: &File) -> usize {
     let is_removed = |figure: &&Figure| CASES.iter().all(|case| case.name != figure.case);
     let removed: Vec<&Figure> = known.figures.iter().filter(is_removed).collect();

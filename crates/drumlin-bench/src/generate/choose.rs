@@ -46,7 +46,7 @@ pub struct Population {
     pub thread: u64,
     /// Number of threads in the phase.
     pub threads: u64,
-    /// Total number of inserts expected from the thread; determines the size of scattered distributions.
+    /// Total number of inserts expected from the thread; determines the range of scattered distributions.
     pub expected: u64,
 }
 
@@ -81,7 +81,7 @@ impl Population {
 pub struct Chooser {
     target: Target,
     zipf: Option<Zipf>,
-    /// Position of `Ascending`, counted over the shares of all threads.
+    /// Next position of `Ascending`. Threads interleave: each advances by the number of threads.
     given: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Performance goals of Drumlin against RocksDB.
 //!
-//! A goal is a phase of a workload and a minimum ratio of throughput, drumlin over the best of the RocksDBs in the run.
-//! For quantities where less is better, it is a maximum ratio. Loads count with the work that they leave behind. A
-//! verdict needs three usable rounds of phases that are long enough, and a difference above that of Drumlin from
-//! itself. Goals that need a feature that the engine does not have yet are listed as not measured.
+//! A goal is a phase of a workload and a minimum ratio of throughput, Drumlin over the best RocksDB form of the run.
+//! For quantities where less is better, it is a maximum ratio. The rates of loads include the flushes and compactions
+//! that they leave behind. A verdict needs three usable rounds of phases that are long enough, and a difference
+//! larger than that between Drumlin and its control. Goals without a measurement are listed with what they need.
 
 pub(crate) mod rows;
 
@@ -59,7 +59,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
             Ok(report) => report,
             Err(what) => return Ended::Failed(what),
         };
-        // Files hold the phases of all sources. They are written at the end.
+        // Output files hold the phases of all sources, so they are written at the end.
         let shown = Common { json: None, html: None, tsv: None, ..common };
         if let Err(what) = publish(&report, &shown) {
             return Ended::Failed(what);
@@ -90,7 +90,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
     Ended::Done
 }
 
-/// Returns one line of the table.
+/// Returns the table line of one goal.
 fn line(row: &Row, phases: &[PhaseReport]) -> [String; 8] {
     let text = |value: f64| format!("{value:.2}");
     let (ratio, base, verdict) = match judge(row, phases) {
@@ -117,7 +117,7 @@ const BESIDE: &str = "small reads beside a writer";
 /// Phases with little memory. They are a group of their own, because they are slow where blocks come from the device.
 const UNCACHED: [&str; 4] = ["readuncached", "readuncached16", "multiget", "readpagecache"];
 
-/// Returns the group that is measured in one run; goals of one source share their store.
+/// Returns the name of the group that `source` belongs to. A group is measured in one run, with one store.
 fn group(source: Source) -> &'static str {
     match source {
         AtRate => AT_RATE,
@@ -137,7 +137,7 @@ fn group(source: Source) -> &'static str {
     }
 }
 
-/// Returns a flag of `common` that would change nothing here, if there is one.
+/// Returns a flag in `common` that the goals would ignore, if there is one.
 fn without_effect(common: &Common) -> Option<&'static str> {
     let flags = [
         (!common.set.is_empty(), "--set"),

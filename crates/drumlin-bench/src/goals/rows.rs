@@ -15,8 +15,8 @@ pub(crate) const BASELINE: &str = "rocksdb";
 pub(crate) enum Quantity {
     /// Operations per second; more is better.
     Throughput,
-    /// Operations per second of a phase that writes and its settling, which is flushes and compactions until none is
-    /// pending; more is better.
+    /// Operations per second of a phase with its settling: the time until no flush or compaction is pending. More is
+    /// better.
     Settled,
     /// Operations per second of the calling thread's CPU time; more is better.
     PerCpu,
@@ -40,19 +40,19 @@ impl Row {
         if self.quantity.less_is_better() { ratio <= self.target } else { ratio >= self.target }
     }
 
-    /// Returns whether the median differs from 1 by more than 5 %, but some round says the opposite and does not reach
-    /// the target.
+    /// Returns whether the rounds contradict the median: it differs from 1 by more than 5 %, but the rounds lie on
+    /// both sides of 1, and some round misses the target.
     fn is_contradicted(&self, spread: &Spread) -> bool {
         let agree = spread.min > 1.0 || spread.max < 1.0;
         let all_reach = self.is_reached(spread.min) && self.is_reached(spread.max);
         !is_equal(spread.median) && !agree && !all_reach
     }
 
-    /// Judges the least favourable median, given the least favourable verdict over the baselines and whether the rounds
-    /// `disagree` about one of them.
+    /// Judges `median`, the least favourable one over the baselines. `said` is the least favourable verdict over
+    /// them, and `disagree` says whether the rounds contradict the median of one of them.
     fn verdict(&self, median: f64, said: Verdict, disagree: bool) -> &'static str {
         let is_near = is_equal(median / self.target);
-        // Parity meets a target of 1, or one that allows a bit more; any other asks for a difference.
+        // A ratio of 1 reaches some targets. The others need a difference that is not noise.
         let asks_for_more = !self.is_reached(1.0);
         match (self.is_reached(median), is_near) {
             (true, _) if said == Verdict::WithinNoise => said.text(),
@@ -146,8 +146,8 @@ impl Source {
         }
     }
 
-    /// Returns the names of other published reports that have the phases with the same settings, in other sizes or
-    /// before other phases.
+    /// Returns the names of other published reports with these phases and the same settings, but with other sizes or
+    /// other phases around them.
     pub(crate) fn informing(self) -> &'static [&'static str] {
         match self {
             Small("fillrandom") => &["large", "overwrite", "small"],
@@ -208,7 +208,7 @@ fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
     let mut combined: Vec<PhaseReport> = Vec::new();
     let of_plan =
         phases.iter().filter(|phase| phase.name.starts_with(plan) && !phase.name.ends_with("preload"));
-    // A noisy attempt and its repetition are of one round.
+    // A noisy attempt and its repetition have the same round number, so only usable phases are combined.
     for phase in of_plan.filter(|phase| phase.usable) {
         let found = combined.iter_mut().find(|c| c.engine == phase.engine && c.round == phase.round);
         match found {
@@ -224,17 +224,17 @@ fn combined(phases: &[PhaseReport], plan: &str) -> Vec<PhaseReport> {
     combined
 }
 
-/// How a measurement meets a goal.
+/// Result of judging a measurement by a goal.
 pub(crate) struct Judged {
-    /// Ratio against the better baseline.
+    /// Ratio against the baseline with the least favourable median.
     pub(crate) spread: Spread,
     /// Name of that baseline.
     pub(crate) base: String,
     pub(crate) verdict: &'static str,
 }
 
-/// Judges `phases` by the goal `row`, against the baseline with the least favourable median. `None` without a round in
-/// which both were measured.
+/// Judges `phases` by the goal `row`, against the baseline with the least favourable median. Returns `None` if no
+/// round measured both engines.
 pub(crate) fn judge(row: &Row, phases: &[PhaseReport]) -> Option<Judged> {
     let whole;
     let phases = match row.source {
@@ -254,9 +254,9 @@ pub(crate) fn judge(row: &Row, phases: &[PhaseReport]) -> Option<Judged> {
     let mut worst: Option<(String, Spread)> = None;
     for base in bases {
         let values = ratios(&of_goal, row.phase, OURS, &base, quantity);
-        // Verdicts are on ratios of which more is better.
+        // `Verdict::of` expects ratios of which more is better.
         let upright = if less { values.iter().map(|value| 1.0 / value).collect() } else { values.clone() };
-        // A baseline that had no usable round may be the better one.
+        // A baseline without a usable round may be the best one, so there is no verdict without it.
         let of_base = Spread::of(upright).map_or(Verdict::TooFewRounds, |it| Verdict::of(&it, noise));
         has_too_few |= of_base == Verdict::TooFewRounds;
         said = said.min(of_base);

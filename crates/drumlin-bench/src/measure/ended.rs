@@ -1,34 +1,34 @@
-//! What the threads of a phase did, and whether its figures count.
+//! Results of the threads of a phase, and checks whether its figures count.
 
 use super::process;
 use super::sampler::Samples;
 use super::thread::Done;
 
-/// CPU time of the clients over the seconds of all cores, above which the seconds are wrong.
+/// Maximum ratio of the clients' CPU time to the elapsed time of all cores. Above it, the elapsed time is wrong.
 const MOST_CPU: f64 = 1.03;
 
 /// Result of a client: its counts, the digest of its operations, and the number of ids it inserted.
 pub type Ended = (Done, u64, u64);
 
-/// What the threads of a phase did.
+/// Results of the threads of a phase.
 pub struct Clients {
     /// Results of the clients.
     pub ended: Vec<Ended>,
-    /// What the sampler saw.
+    /// Samples that the sampler took.
     pub samples: Samples,
-    /// What the writer beside them did.
+    /// Writes of the concurrent writer.
     pub written: Written,
 }
 
-/// What the writer beside the clients did.
+/// Writes of the concurrent writer.
 #[derive(Default)]
 pub struct Written {
-    /// Key and value bytes.
+    /// Key and value bytes written.
     pub ingested: u64,
     /// CPU nanoseconds spent drawing keys.
     pub drawing: u64,
-    /// Warning that it wrote noticeably less than it should: then the readers had an easier time than those of other
-    /// engines.
+    /// Warning if the writer fell noticeably short of its rate. Its readers then had less competition than those of
+    /// other engines.
     pub behind: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Clients {
         self.ended.iter().map(|(done, ..)| of(done)).sum()
     }
 
-    /// Returns why the figures of the phase do not count, if so.
+    /// Returns the reasons why the figures of the phase do not count; empty if they count.
     pub fn faults(&self) -> Vec<String> {
         let cpu = self.sum(|done| done.cpu) as f64 / 1e9;
         let cores = process::cores();

@@ -39,8 +39,8 @@ fn filesystem(dir: &Path) -> Option<String> {
     above.max_by_key(|fields| fields[1].len()).map(|fields| fields[2].to_owned())
 }
 
-/// Returns the processor's name, family and model. One name may stand for several models, on which a program takes
-/// different numbers of instructions: the C library chooses its functions by the processor.
+/// Returns the processor's name, family and model. One name may stand for several models, on which instruction counts
+/// differ, because the C library chooses its functions by the processor.
 pub fn processor() -> String {
     let parts = [("model name", ""), ("cpu family", "family "), ("model", "model ")];
     let parts = parts.map(|(field, title)| Some(format!("{title}{}", value("/proc/cpuinfo", field)?)));
@@ -66,9 +66,10 @@ pub fn machine(dir: &Path) -> Machine {
     }
 }
 
-/// Folder whose sources the program was built from. The program may run in another one.
+/// Folder of the sources that the program was built from. The program may run in another folder.
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Sources of the program, as paths for git. Reports that lie in the working tree do not count.
+/// Paths of the program's sources, for git. Other changes in the working tree, such as new reports, do not make a
+/// build dirty.
 const SOURCES: [&str; 4] = [":/crates", ":/compare", ":/Cargo.toml", ":/Cargo.lock"];
 
 /// Describes the build. Facts that the build did not record are read from the source repository, if that is still

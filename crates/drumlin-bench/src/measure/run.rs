@@ -42,7 +42,7 @@ pub struct Outcome {
     pub phases: Vec<PhaseReport>,
     /// All options in effect, those of the last phase last.
     pub options: Vec<PhaseConfig>,
-    /// What was skipped, with reasons.
+    /// Warnings: skipped phases with reasons, and figures that do not count.
     pub warnings: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Run<'_> {
             if phase.fresh {
                 load_lack = lack.clone();
             }
-            // What reads the entries of a load is left out with it.
+            // If a load is skipped, so are the phases that read its entries.
             lack = lack.or_else(|| load_lack.clone());
             if lack.is_none() {
                 self.prepare(phase, config, &mut session)?;
@@ -144,9 +144,9 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// Returns what `phase` asks of the engine.
+    /// Returns the requirements of `phase` on the engine.
     fn demands(&self, phase: &Phase) -> Demands {
-        // The keys of lookups of absent keys are longer by a byte.
+        // Lookups of absent keys use keys that are one byte longer.
         let is_longer = phase.mix.iter().any(|(_, action)| matches!(action, Action::GetAbsent(_)));
         let key_bytes = self.workload.keys.longest() + usize::from(is_longer);
         let writes = phase.writer.is_some() || phase.mix.iter().any(|(_, action)| action.writes());
@@ -276,7 +276,7 @@ fn close(session: &mut Session) -> Result<()> {
     session.engine.take().map_or(Ok(()), Engine::close)
 }
 
-/// Returns the end of the ids that a phase may have used without inserting them one by one.
+/// Returns the bound below which a phase may have used any id without inserting it as a new one; 0 if there is none.
 fn reached(phase: &Phase, workload: &Workload) -> u64 {
     let of = |action: &Action| match action {
         Action::Put(Target::Below(n)) | Action::Batch(Target::Below(n), _) => *n,
@@ -296,8 +296,8 @@ fn missing(phase: &Phase, session: &Session) -> Option<String> {
     (reuses && engine.seeker().is_none()).then(|| "the engine has no reusable iterator".to_owned())
 }
 
-/// Returns the decisions since the phase began, `start` seconds after the open of the engine. Their `t` counts from
-/// there.
+/// Returns the latest decisions of a phase that began `start` seconds after the engine was opened. Their `t` is
+/// relative to the start of the phase.
 fn latest(decisions: Vec<Decision>, start: f64) -> Vec<Decision> {
     let kept = decisions.into_iter().filter(|decision| decision.t >= start).rev().take(DECISIONS_KEPT);
     let mut kept: Vec<Decision> = kept.map(|d| Decision { t: d.t - start, ..d }).collect();
@@ -500,8 +500,8 @@ impl Summary<'_> {
         }
     }
 
-    /// Returns a running maximum if it was reached in this phase. `least` is its value if nothing was recorded. If
-    /// the phase's own maximum is below an earlier one, it is unknown.
+    /// Returns a running maximum of the engine if this phase raised it, or if nothing was recorded yet (the value
+    /// `least`). Otherwise the maximum within the phase is unknown, and the result is `None`.
     fn record<T: PartialEq>(&self, of: impl Fn(&Counters) -> Option<T>, least: T) -> Option<T> {
         let after = of(&self.after.counters)?;
         (of(&self.before.counters).as_ref() != Some(&after) || after == least).then_some(after)

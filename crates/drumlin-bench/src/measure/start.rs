@@ -1,8 +1,8 @@
 //! The common start of the threads of a phase.
 //!
-//! A thread that is ready waits until all the others are. The clock of the phase then starts for all of them at the
-//! same time: a thread that still waits for a core is already on the clock. If a thread ends before, by an error or a
-//! panic, or cannot be started, the phase is called off, and nobody waits for it.
+//! A thread that is ready waits for all the others. The clock of the phase then starts for all of them at the same
+//! time, so it includes the time in which a thread still waits for a core. If a thread fails or panics before the
+//! start, or cannot be started, the phase is called off and all waiting threads return.
 
 use super::process;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,8 @@ impl Start {
         Start { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Returns the place of one thread, which takes it before it prepares its work.
+    /// Returns the place of one thread. The thread takes it before it prepares its work, so that a failure there
+    /// calls the phase off.
     pub fn place(&self) -> Place<'_> {
         Place(self)
     }

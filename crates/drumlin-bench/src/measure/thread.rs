@@ -1,8 +1,8 @@
 //! Execution, timing and verification of the operations of one thread.
 //!
-//! The time of a thread is that since the common start of all threads, less the CPU time that it spent on drawing keys.
-//! The id of every value is checked. For one value in 64, all bytes are checked and, with one thread, that it is the
-//! latest version. Entries of ranges must be in ascending or descending order. The first wrong result ends the run.
+//! A thread's time runs from the common start of all threads, without the CPU time that it spent drawing keys. The id
+//! of every value is checked. For one value in 64, all bytes are checked and, with one thread, that it is the latest
+//! version. Entries of ranges must be in ascending or descending order. The first wrong result ends the run.
 
 use super::latency::Recorder;
 use super::oracle::Oracle;
@@ -385,7 +385,7 @@ struct Order<'a, 'b> {
 
 impl Order<'_, '_> {
     fn entry(&mut self, key: &[u8], value: &[u8]) {
-        // A shorter value does not tell its id.
+        // A shorter value does not contain its whole id.
         if value.len() >= ID_BYTES {
             self.check.value(read_header(value).0, value);
         }

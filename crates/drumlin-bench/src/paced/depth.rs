@@ -44,7 +44,7 @@ pub struct Deepest {
     pub runs: u64,
     /// Number of runs that the policy intends.
     pub design: Option<u64>,
-    /// Number of runs from which on no compaction adds another one, except the oldest one in progress.
+    /// Limit on runs at one key: from this number on, no compaction adds a run, except the oldest one in progress.
     pub most: Option<u64>,
 }
 

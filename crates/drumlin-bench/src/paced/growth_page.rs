@@ -8,10 +8,10 @@ use crate::results::Origin;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What `bench paced --json` writes.
+/// JSON output of `bench paced`.
 #[derive(Serialize, Debug)]
 pub struct Report {
-    /// What was run.
+    /// Command, start time, machine and build.
     #[serde(flatten)]
     pub origin: Origin,
     /// Workload plan.
@@ -78,7 +78,7 @@ pub fn page(json: &str) -> Result<String, serde_json::Error> {
         let Origin { command, started_utc, build, .. } = &run.origin;
         let commit = build.commit.as_deref().unwrap_or("unknown");
         let dirty = if build.dirty == Some(true) { ", changed" } else { "" };
-        // Where the results went does not matter.
+        // Omits `--json` and its file: where the results went does not matter.
         let end = command.iter().position(|word| word == "--json").unwrap_or(command.len());
         let _ = writeln!(
             out,

@@ -1,12 +1,12 @@
-//! The oracle: what fixed settings reach in each phase of a plan, found by running them.
+//! The oracle: the best fixed setting for each phase of a plan, found by running many of them.
 //!
 //! ARCE chooses its parameters while it runs. The oracle knows each phase beforehand and takes the best of many fixed
 //! settings for it: parameters of ARCE, and the policies of published designs. Each setting runs through the whole
-//! plan, so the oracle does not pay for changing from one to the next. A policy that adapts can still be faster than
-//! it: it may change within a phase, and begin one with a tree that no fixed setting leaves behind.
+//! plan, so the oracle does not pay for changing from one to the next. An adaptive policy can still be faster than
+//! the oracle: it may change within a phase, and start a phase with a tree that no fixed setting produces.
 //!
 //! Other engines run one compaction of a level at a time. So the designs also run with the option `pipeline=split`,
-//! where compactions wait for each other: that is how their papers measured them.
+//! in which compactions wait for each other. Their papers measured them in this way.
 
 use super::{Counted, Setup, mean};
 use crate::engine::Result;

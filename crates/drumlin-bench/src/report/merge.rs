@@ -1,13 +1,13 @@
-//! The options of each phase, and reports that are parts of one.
+//! Option sets of the phases, and the combination of partial reports into one.
 //!
-//! A phase may run under other options than the ones before: with less memory, say. A report has each set of options
-//! once, with the names of the phases that had it. Names of phases tell them apart, so a report has each name once for
-//! an engine and a round.
+//! A phase may run under other options than earlier ones, for example with less memory. A report has each set of
+//! options once, with the names of the phases that ran under it. Names identify phases, so a report has each name
+//! once per engine and round.
 
 use super::model::{PhaseConfig, PhaseReport, Report, names};
 use std::collections::BTreeMap;
 
-/// Notes that phase `name` had `options`. The last set is that of the phase noted last.
+/// Records that phase `name` ran under `options`, and moves this set to the end of `sets`.
 pub fn note(sets: &mut Vec<PhaseConfig>, name: &str, options: BTreeMap<String, String>) {
     let mut set = match sets.iter().position(|set| set.options == options) {
         Some(position) => sets.remove(position),
@@ -19,8 +19,8 @@ pub fn note(sets: &mut Vec<PhaseConfig>, name: &str, options: BTreeMap<String, S
     sets.push(set);
 }
 
-/// Adds the sets of one run to those of the runs before. What a phase had in its first round stands for all: later
-/// rounds differ in the names of folders at most.
+/// Adds the option sets of one run to those of earlier runs. The options of a phase's first round stand for all
+/// rounds, because later ones differ in folder names at most.
 pub fn add(sets: &mut Vec<PhaseConfig>, of_run: Vec<PhaseConfig>) {
     for PhaseConfig { phases, options } in of_run {
         for name in phases {
@@ -52,13 +52,13 @@ impl Report {
         self.phase_config.get(engine).cloned().unwrap_or_else(|| only().into_iter().collect())
     }
 
-    /// Sets the options of the phases of each engine. Engines with one set have it in `config`.
+    /// Sets `phase_config`. It omits engines with a single set of options, since `config` has that set.
     pub fn set_phase_config(&mut self, mut sets: BTreeMap<String, Vec<PhaseConfig>>) {
         sets.retain(|_, sets| sets.len() > 1);
         self.phase_config = sets;
     }
 
-    /// Adds the report of another part of the same command. Where a name of a phase is taken, the part is added to it.
+    /// Adds the report of another part of the same command. A phase whose name is taken gets `part` as a suffix.
     pub fn absorb(&mut self, mut other: Report, part: &str) {
         let taken = names(&self.phases, |phase| &phase.name);
         let rename = |name: &mut String| {

@@ -14,13 +14,23 @@ use std::collections::BTreeMap;
 /// Name and version of the format.
 pub const SCHEMA: &str = "drumlin-bench/1";
 
-/// Version of the way of measuring.
+/// Version of the measuring method.
 ///
-/// In version 0, the time of a thread was that of its chunks of calls, all timed calls weighed the same, a phase of
-/// scans made one, what a writer wrote beside readers did not count, and nothing settled after YCSB's reads. Up to
-/// version 1, the order of the engines rotated, so an engine always ran after the same one; the phases of YCSB ended
-/// with a flush; a ratio was that of Drumlin's first run; how many calls were timed depended on the engine's speed; and
-/// the deferred RocksDB did not really defer.
+/// Only in version 0:
+///
+/// - A thread's time was that of its chunks of calls, without the time between them.
+/// - All timed calls had the same weight.
+/// - A phase of scans made a single scan.
+/// - The bytes of a writer beside readers did not count as written.
+/// - Read-only phases of YCSB had no settling.
+///
+/// In versions 0 and 1:
+///
+/// - The order of the engines rotated, so an engine always ran after the same one.
+/// - Each phase of YCSB ended with a flush.
+/// - A ratio used only Drumlin's first run, without its control.
+/// - The number of timed calls depended on the engine's speed.
+/// - `rocksdb-deferred` did not defer compactions.
 pub const METHOD: u64 = 2;
 
 /// Options that were in effect in some phases of an engine.
@@ -37,7 +47,7 @@ pub struct PhaseConfig {
 pub struct Report {
     /// Format of the report: [`SCHEMA`].
     pub schema: String,
-    /// Version of the way of measuring: [`METHOD`], or 0 in older reports.
+    /// Version of the measuring method: [`METHOD`], or less in older reports.
     #[serde(default)]
     pub method: u64,
     /// Command line.
@@ -48,9 +58,9 @@ pub struct Report {
     pub seed: u64,
     /// Warnings that a reader must consider before trusting the numbers.
     pub warnings: Vec<String>,
-    /// All options in effect, by engine. If its phases had different ones, those of the last.
+    /// All options in effect, by engine. If the phases of an engine had different options, those of the last phase.
     pub config: BTreeMap<String, BTreeMap<String, String>>,
-    /// By engine, all sets of options, if its phases had different ones.
+    /// All sets of options, by engine, of the engines whose phases had different options.
     #[serde(default)]
     pub phase_config: BTreeMap<String, Vec<PhaseConfig>>,
     /// Machine that ran the benchmark.
@@ -86,7 +96,8 @@ pub struct Machine {
     pub device: Option<String>,
     /// Whether it is a virtual machine.
     pub virtual_machine: Option<bool>,
-    /// Calibrations of its speed, one before each child process, in order.
+    /// Calibrations of its speed, in order: several before the first child process, then one before each. Empty
+    /// without noise detection.
     pub calibration: Vec<Calibration>,
 }
 
@@ -247,9 +258,9 @@ pub struct Lookups {
     pub misses: u64,
     /// Tables searched per lookup.
     pub files_per_lookup: Option<f64>,
-    /// Blocks read per lookup that held the returned version.
+    /// Blocks with the returned version that were read, per lookup.
     pub blocks_per_lookup_necessary: Option<f64>,
-    /// Blocks read per lookup from tables without the key.
+    /// Blocks that were read in tables without the key, per lookup.
     pub blocks_per_lookup_unnecessary: Option<f64>,
     /// Block cache misses per lookup.
     pub device_reads_per_lookup: Option<f64>,
@@ -423,7 +434,7 @@ impl PhaseReport {
         self.ops as f64 / (self.seconds + self.settle_seconds).max(1e-9)
     }
 
-    /// Removes samples and decisions, which are most of a report, for a file that is kept.
+    /// Removes samples and decisions, which take most of a report's space.
     pub fn make_brief(&mut self) {
         self.timeline.clear();
         self.decisions.latest.clear();

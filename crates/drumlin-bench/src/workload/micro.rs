@@ -1,13 +1,15 @@
 //! Micro benchmarks with the names of db_bench, on 16 + 100 bytes unless stated otherwise.
 //!
 //! Fills other than `fillsync` start with an empty store. Reads, `fillsync` and overwrites need a loaded store: if no
-//! fill precedes them, each entry is loaded once in random order and the store is compacted to one run. Reads make an
-//! uncounted warm-up pass before two counted passes; scans make one. Reads beside a writer make one and last a number
-//! of seconds, so that the writer writes as much beside each engine. Phases with little memory reopen the loaded store:
-//! the uncached ones read with direct I/O, `readpagecache` through the page cache.
+//! fill precedes them, each entry is loaded once in random order and the store is compacted to one run.
 //!
-//! A phase of a tenth of a second says little on a machine that others use too. So phases of cheap operations have a
-//! minimum number of operations, which takes them seconds in a store of a million entries.
+//! Each read phase has an uncounted warm-up pass without a writer. Then lookups and seeks make two counted passes.
+//! Scans warm up with a single scan and make one counted pass. Reads beside a writer last a fixed time, so that the
+//! writer writes the same amount beside each engine. Phases with little memory reopen the loaded store: the uncached
+//! ones read with direct I/O, `readpagecache` through the page cache.
+//!
+//! A phase of a tenth of a second is too short to measure on a shared machine. So phases of cheap operations have a
+//! minimum number of operations, which takes seconds in a store of a million entries.
 
 use super::{Action, After, Entries, Phase, Workload};
 use crate::engine::{Direction, Durability, Io, Result};

@@ -239,8 +239,8 @@ impl Workload {
         most
     }
 
-    /// Sets the rate of all phases but those that only prepare others: warm-ups, and loads that nobody asked for. Those
-    /// of micro benchmarks are asked for by name, and otherwise not reported.
+    /// Sets the rate of all phases except those that only prepare others: warm-ups, and loads before other phases. A
+    /// reported load of a micro benchmark gets the rate too, because the user named it.
     pub fn pace(&mut self, rate: f64) {
         let last = self.phases.len().saturating_sub(1);
         let names_its_loads = self.name.split(' ').next() == Some("micro");

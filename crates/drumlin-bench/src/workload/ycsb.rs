@@ -1,8 +1,8 @@
 //! The six workloads of YCSB: one row is one value, keys are `user` and a scattered number.
 //!
-//! A load ends with a flush, and waits for the compactions that follow. A workload waits for compactions alone, since
-//! its reads and writes may start some. It does not flush: YCSB does not, and a forced flush of a small memtable makes
-//! a level 0 file that RocksDB counts like a full one.
+//! A load ends with a flush and waits for the compactions that follow. Workloads A to F only wait until no flush or
+//! compaction is pending, since their operations may have started some. They do not flush: YCSB does not, and a
+//! forced flush of a small memtable makes a level 0 file that RocksDB counts like a full one.
 
 use super::{Action, After, Entries, Phase, Workload};
 use crate::engine::{Direction, Result};

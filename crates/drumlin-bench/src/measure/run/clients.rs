@@ -1,8 +1,8 @@
 //! The threads of a phase: clients, the writer beside them, and the sampler.
 //!
-//! Clients and writer start together. The time of a client is that from the common start to its last answer, less the
-//! CPU time that it spent on drawing keys: so a client that waits for a core is on the clock, wherever it lost the
-//! core. The slowest client gives the seconds of the phase.
+//! Clients and writer start together. A client's time runs from the common start to its last answer, without the CPU
+//! time that it spent drawing keys. So time in which the client waits for a core counts, wherever it lost the core.
+//! The time of the phase is that of the slowest client.
 
 use super::super::ended::{Clients, Ended, Written};
 use super::super::process;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Least part of its rate that a writer beside the readers must reach without a warning.
+/// Minimum share of its rate that the concurrent writer must reach; below it there is a warning.
 const LEAST_WRITTEN: f64 = 0.95;
 
 fn ended_text() -> String {
@@ -72,7 +72,7 @@ impl Run<'_> {
                 let work = move || self.write_beside(rate, base, context, &place);
                 spawn(scope, Builder::new(), (all, all), work).map_err(&mut note).ok()
             });
-            // A panic must not pass the end of the scope, which waits for sampler and writer.
+            // Catches a panic, because the scope would wait forever: sampler and writer run until `done` is set.
             let first = || if clients == 0 { Ok((Done::default(), 0, 0)) } else { work(0) };
             let ended = || Err(ended_text());
             let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(first));
@@ -103,7 +103,8 @@ impl Run<'_> {
         let mut stream = Stream::new(phase, keys, value_bytes, base, self.seed, thread, trace);
         let Some(begun) = place.wait() else { return Ok((Done::default(), 0, 0)) };
         let done = Thread::new(context).run(&mut stream, begun)?;
-        // Engines get the same operations, but a faster one gets further within the time.
+        // Engines get the same operations, but a faster one gets further within a fixed time, so digests would
+        // differ.
         let digest = if phase.seconds.is_some() { 0 } else { stream.digest() };
         Ok((done, digest, stream.inserted()))
     }
