@@ -31,17 +31,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Names of the commands that work on no single keyspace. Their help does not show `--keyspace`, and they refuse it.
+/// Names of the commands that do not work on a single keyspace. They refuse `--keyspace`, and their help omits it.
 const OF_NO_KEYSPACE: [&str; 9] =
     ["verify", "stats", "keyspaces", "compact", "checkpoint", "repair", "options", "bench", "sim"];
 
 impl Cli {
-    /// Reads the arguments of the program. Ends it if they are bad usage or ask for help.
+    /// Parses the arguments of the program. Exits if they are bad usage or ask for help.
     pub(crate) fn read() -> Cli {
         Cli::from_arg_matches(&Cli::described().get_matches()).unwrap_or_else(|error| error.exit())
     }
 
-    /// Returns the command line with the help of each command.
+    /// Returns the definition of the command line, in which `--keyspace` is hidden for commands that refuse it.
     fn described() -> clap::Command {
         let hidden = || Arg::new("keyspace").long("keyspace").value_name("NAME").global(true).hide(true);
         OF_NO_KEYSPACE
@@ -499,7 +499,7 @@ pub(crate) enum LoadFormat {
 }
 
 impl LoadFormat {
-    /// Returns the format that the name of a file tells; an ending for compression is skipped.
+    /// Returns the format that a file name implies. A suffix for compression is ignored.
     pub(crate) fn of_name(file: &str) -> Option<LoadFormat> {
         let name = Path::new(file).file_name()?.to_str()?.to_ascii_lowercase();
         let name = name.strip_suffix(".zst").unwrap_or(&name);
@@ -562,7 +562,7 @@ mod tests {
                 let line =
                     help.strip_prefix("Example: ").unwrap_or_else(|| panic!("{}: {help}", sub.get_name()));
                 let line = line.trim_start_matches("drumlin ");
-                // The goals belong to the program that compares engines, which has no word before them.
+                // The example of `goals` is for `drumlin-compare`, where no `bench` precedes the family.
                 let words =
                     if line.starts_with("goals") { vec!["drumlin", "bench"] } else { vec!["drumlin"] };
                 let parsed = Cli::try_parse_from(words.into_iter().chain(line.split(' ')));

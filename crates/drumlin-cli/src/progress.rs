@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Records between two updates of the bar.
 const RECORDS_PER_LOOK: u64 = 64;
-/// Time between two redraws of a command that reports nothing, and until the first one.
+/// Interval of redraws while a command reports nothing.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Counts records and bytes, and displays them. Dropping it removes the display.

@@ -28,7 +28,7 @@ pub(super) fn growth(args: &GrowthArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
-/// Returns the share of the writes of `scheme` that is beyond those of the best schedules.
+/// Returns by what share `scheme` writes more than the best schedules with the same mean number of runs.
 fn excess(schemes: &[Scheme], scheme: &Scheme) -> Option<f64> {
     least_writes(schemes, scheme.runs).map(|least| scheme.writes / least - 1.0)
 }
@@ -83,7 +83,7 @@ fn page(schemes: &[Scheme], args: &GrowthArgs) -> String {
     }
     for line in &mut series {
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Beyond 20 runs and 30 writes there is nothing that a store would choose.
+        // Omits settings with more runs or writes, which no store would choose.
         line.points.retain(|(runs, writes)| *runs <= 20.0 && *writes <= 30.0);
     }
     out += "<h2>Writes by mean number of runs (figure 10a)</h2>\n";

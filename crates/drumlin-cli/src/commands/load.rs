@@ -32,7 +32,7 @@ pub(super) struct Input {
     bytes: Option<u64>,
 }
 
-/// Opens the input of `args`, in the format that its name or `--format` tells.
+/// Opens the input of `args`. Its format is that of `--format`, or else the one that its name implies.
 pub(super) fn open(args: &LoadArgs) -> Result<Input> {
     if args.store.path.is_file() {
         let path = args.store.path.display();

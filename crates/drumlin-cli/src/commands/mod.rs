@@ -58,7 +58,7 @@ pub(crate) fn run(cli: Cli, out: &mut Output<'_>) -> Outcome {
     }
 }
 
-/// Returns what a command works on, if it is no keyspace.
+/// Returns what a command works on instead of a keyspace; `None` if it works on a keyspace.
 pub(crate) fn of_no_keyspace(command: &Command) -> Option<&'static str> {
     match command {
         Command::Verify(_) | Command::Stats(_) | Command::Keyspaces(_) => {

@@ -82,13 +82,13 @@ fn check_keyspace(shapes: &[KeyspaceShape], keyspace: Option<&str>) -> Result<()
 
 /// Columns of the list of options.
 const OPTION_COLUMNS: usize = 100;
-/// Gauges of what is stored. The other gauges describe this process.
+/// Gauges that describe the stored data. The other gauges describe this process.
 const OF_THE_STORE: [&str; 5] = ["table_bytes", "filter_bytes", "log_bytes_live", "memtable_bytes", "runs"];
 
-/// Counts of what the trees hold, which are shown even if they are 0.
+/// Counts of the trees' content, which are shown even if they are 0.
 const HELD: [&str; 5] = ["keyspaces", "files", "entries", "tombstones", "last_seqno"];
 
-/// Prints what the store holds, then the gauges and counters of this process.
+/// Prints metrics: those of the stored data, then the gauges and counters of this process.
 pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) -> Outcome {
     let (gauges, since_open): (Vec<_>, Vec<_>) =
         store.metrics()?.into_iter().partition(|(name, _)| Metrics::is_gauge(name));
@@ -137,7 +137,7 @@ fn metric_line((name, value): &(String, u64), width: usize) -> String {
     }
 }
 
-/// Returns the counts of what the trees `shapes` hold.
+/// Returns the counts of the content of the trees `shapes`.
 fn held(shapes: &[KeyspaceShape]) -> Vec<(String, u64)> {
     let files = || picture::files_of(shapes);
     let counts = [
@@ -189,8 +189,8 @@ pub(super) fn explain(
     Ok(Verdict::Fine)
 }
 
-/// Removes policy calls that withdrew nothing and left the write rate limit as it was. Their plans have lines of their
-/// own.
+/// Removes policy calls that withdrew no plan and did not change the write rate limit. Plans that they made have
+/// lines of their own.
 fn leave_out_idle(decisions: &mut Vec<DecisionRecord>) {
     let mut limits: BTreeMap<String, String> = BTreeMap::new();
     decisions.retain(|decision| {
@@ -409,7 +409,7 @@ mod tests {
         assert!(rows.iter().any(|row| row["name"] == "memory_budget" && row["scope"] == "store"));
         for row in rows {
             let name = row["name"].as_str().expect("a name");
-            // The page is of what every build has; this option is for experiments.
+            // The page lists the options of every build, but `arce_pin` exists only for experiments.
             let is_on_page = page.contains(name) || name == "arce_pin";
             assert!(text.contains(name) && is_on_page, "{name}");
         }

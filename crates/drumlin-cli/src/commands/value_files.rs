@@ -1,5 +1,5 @@
-//! `drumlin sim values`: what collecting value files copies, by collector, load and space target. Only value files are
-//! simulated; see `drumlin_sim::values`.
+//! `drumlin sim values`: bytes that garbage collection of value files copies, by collector, load and space target.
+//! Only value files are simulated; see `drumlin_sim::values`.
 
 use crate::args::ValuesArgs;
 use crate::failure::{Failure, Outcome, Result, Verdict};
@@ -21,9 +21,9 @@ const VALUE_BYTES: u64 = 4096;
 /// Operations of the mixed load for each key of the others.
 const MIXED_PER_KEY: u64 = 20;
 
-/// Most writes of a load, which are held in memory.
+/// Maximum number of writes of a load; they are held in memory.
 const MOST_WRITES: u64 = 100_000_000;
-/// Most bytes of a value in a trace.
+/// Maximum size of a value in a trace, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A write: the key, and the bytes of the value unless it is a delete.
@@ -35,14 +35,15 @@ const WATCHED: usize = 8192;
 const RATIOS: [f64; 8] = [0.2, 0.08, 0.12, 0.16, 0.3, 0.4, 0.55, 0.7];
 const FACTORS: [f64; 8] = [1.0, 0.06, 0.12, 0.25, 0.5, 1.5, 2.0, 4.0];
 
-/// How a collector was set.
+/// Setting of a collector.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Setting {
     /// Space target.
     Target(f64),
-    /// Share of garbage, or factor on the times to live, and whether it is the published one.
+    /// The collector's own parameter (share of garbage, or factor on the times to live), and whether it is the
+    /// published one.
     Parameter(f64, bool),
-    /// Interpolated to this mean space.
+    /// No run: interpolated between runs, at this mean space.
     Space(f64),
 }
 
@@ -136,7 +137,7 @@ pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
     Ok(Verdict::Fine)
 }
 
-/// Makes the writes, and returns what came after the first quarter.
+/// Simulates `writes`. Returns the report of those after the first quarter, and what the predictors learned.
 fn run(writes: &[Write], target: f64, collector: Collector, args: &ValuesArgs) -> (ValueReport, Learned) {
     let bytes = args.memtable << 10;
     let setup = ValueSetup {
@@ -300,8 +301,8 @@ fn print_json(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
     out.json(&json!(lines.iter().map(row).collect::<Vec<_>>()))
 }
 
-/// Prints the runs with a space target, the published setting of the other collectors, and what these copy at the mean
-/// space of the last collector with a target.
+/// Prints the runs with a space target. Collectors without a target have a line for their published setting, and
+/// lines interpolated at the mean space of `lifetimes`.
 fn print_table(lines: &[Line], out: &mut Output<'_>) -> Result<()> {
     let wide = lines.iter().map(|line| line.load.len()).max().unwrap_or(0).max(4);
     out.line(&format!(

@@ -1,7 +1,7 @@
-//! Entries from tables with a header line: the columns that make up key and value are chosen by name.
+//! Entries from tables with a header line: the columns of key and value are chosen by name.
 //!
-//! The value is the column that is named for it. If none is named, it is the only other column, or, if there are
-//! several, a JSON object of all others in their order, with their text as strings.
+//! If no column is named for the value, it is the only other column. If there are several others, the value is a JSON
+//! object of all of them in their order, with their text as strings.
 
 use super::{Entry, EntryReader, InputError};
 use drumlin_types::nearest;

@@ -80,7 +80,7 @@ fn text_of(value: &RawValue) -> Result<Vec<u8>, String> {
     serde_json::from_str::<String>(raw).map(String::into_bytes).map_err(json_error)
 }
 
-/// Returns the text of `error` for a document of one line. The caller tells the number of the line.
+/// Returns the text of `error` without the line number, since the document is one line. The caller adds its own.
 fn json_error(error: serde_json::Error) -> String {
     let text = error.to_string().replace(" at line 1 column ", " at column ");
     match text.starts_with("unknown field") {

@@ -16,12 +16,12 @@
 //! numbers of narrowed files and of files that an unfinished compaction involves (`2 narrowed`, `1 busy`). The last
 //! line shows the first key and the end of the key space.
 //!
-//! The line of a file shows its name, its size and counts, the bits per key of its filter with the share of absent keys
-//! that it lets pass, the recent lookups that found a version in the file and those that did not (`vain`), its state,
-//! and at the end the range of its sequence numbers and its key bounds, of which the end is excluded.
+//! The line of a file shows its name, size and counts, then the bits per key and the false positive rate of its
+//! filter. Recent lookups follow: those that found a version in the file, and those that did not (`vain`). The line
+//! ends with the file's state, the range of its sequence numbers and its key bounds, of which the end is excluded.
 //!
-//! Below the tree are the value files, if there are any: all of them, each lifetime class, and what was learned about
-//! lifetimes.
+//! Below the tree are the value files, if there are any: totals of all files and of each lifetime class, and the
+//! state of lifetime prediction.
 
 mod axis;
 
@@ -58,9 +58,9 @@ pub(crate) struct Style {
     pub(crate) columns: usize,
 }
 
-/// Columns of a terminal that does not tell its width.
+/// Assumed columns of a terminal that does not report its width.
 pub(crate) const USUAL_COLUMNS: usize = 100;
-/// Least columns to which lines are cut, so that the figures of a run are visible.
+/// Minimum columns to which lines are cut, so that the figures of a run stay visible.
 const LEAST_COLUMNS: usize = 80;
 
 /// Sums over files.

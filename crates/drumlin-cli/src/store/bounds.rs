@@ -1,4 +1,4 @@
-//! Ranges of keys that a command selects.
+//! Key range that a command selects.
 
 use std::ops::Bound;
 

@@ -1,9 +1,9 @@
 //! The engine behind the [`Store`] trait. All other commands use the trait; only `commands::pipeline_engine` calls the
 //! engine too, for its simulated loads.
 //!
-//! It translates calls and errors. It also decides three things. Reading from a missing
-//! keyspace is an error and does not create the keyspace. An option or policy unknown to the engine is bad usage, not
-//! a failed call. The name of an option determines whether it applies to the store or to the keyspace.
+//! It translates calls and errors. It also decides three things. Reading from a missing keyspace is an error and does
+//! not create the keyspace. An option or policy unknown to the engine is bad usage, not a failed call. The name of an
+//! option determines whether it applies to the store or to the keyspace.
 
 use super::{
     Access, Bounds, DecisionRecord, Durability, Entries, KeyspaceShape, OpenOptions, OptionRow, RepairReport,
@@ -54,7 +54,8 @@ fn open_with(builder: Builder, options: &OpenOptions) -> Result<Box<dyn Store>> 
     Ok(Box::new(engine))
 }
 
-/// Returns whether an open failed only because the directory is not writable, so that a read-only open may succeed.
+/// Returns whether an open failed because it could not write (no permission, a read-only file system or no free
+/// space), so that a read-only open may succeed.
 fn cannot_write(error: &Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let is_refused = |cause: &io::Error| matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem);

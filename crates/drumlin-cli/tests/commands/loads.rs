@@ -1,4 +1,4 @@
-//! What `load` takes: formats by name, columns by name, and what it says about a bad line.
+//! Tests of `load`: formats by file name, columns by name, and messages about a bad line.
 
 use super::Bench;
 

@@ -268,7 +268,8 @@ fn collectors_of_value_files_are_compared() {
         );
     }
     let table = bench.ends(0, &format!("{small} --load zipf:0.9 --published"));
-    // Five collectors with a target; three without, as published and at an equal mean space.
+    // A heading, a line for each of five collectors with a target, and two lines for each of three without: one for
+    // the published setting, one interpolated at an equal mean space.
     assert_eq!(table.lines().count(), 1 + 5 + 6, "{table}");
     assert!(table.contains("garbage 0.2") && table.contains("factor 1"), "{table}");
     let interpolated = |line: &&str| line.contains("  ratio ") && line.contains(" space ");

@@ -1,5 +1,5 @@
-//! What someone who meets the command for the first time gets wrong: the message says what and where, and nothing is
-//! made or left behind.
+//! Tests of mistakes that first-time users make. The message says what is wrong and where, and nothing is created or
+//! left behind.
 
 use super::Bench;
 use std::io::{BufRead, BufReader, Write};
@@ -164,7 +164,7 @@ fn odd_keys_values_and_paths_come_back_as_they_were() {
     assert!(bench.ends(0, "tree db --files").contains("(empty) .. "));
 }
 
-/// A load from a pipe that has the store open: the process, its input and its output.
+/// A running `load` from a pipe, which keeps the store open: the process, its input and its output.
 struct OpenLoad {
     process: Child,
     input: ChildStdin,

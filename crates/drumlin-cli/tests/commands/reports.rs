@@ -1,4 +1,5 @@
-//! Reports: JSON of every command that has it, also for failures; what `stats`, `explain` and `policy` say.
+//! Tests of reports: JSON of every command that has it, also for failures, and the output of `stats`, `explain` and
+//! `policy`.
 
 use super::Bench;
 use serde_json::Value;
@@ -59,7 +60,7 @@ fn explain_and_policy_agree_and_history_outlives_short_opens() {
     let told = bench.ends(0, "explain db");
     let is_dated = |line: &str| line.len() > 24 && line.as_bytes()[19] == b'.' && line.starts_with("20");
     assert!(is_dated(told.lines().next().unwrap_or("")), "{told}");
-    // Whether a short open calls the policy depends on its timing. A load does so each time, before its flush.
+    // A short open may end before it calls the policy. A load calls it each time, before its flush.
     for _ in 0..3 {
         bench.ends(0, "load db in.tsv");
     }
