@@ -72,7 +72,7 @@ fn a_counter_does_not_pay_for_what_was_merged() {
     assert_eq!(number(&hits, "page"), Some(5));
 }
 
-/// A range delete between two folds of one key ends the history: the older fold must not come back.
+/// A range delete between two combined operands of one key hides the older one, which must not come back.
 #[test]
 fn a_range_delete_between_two_folds() {
     let builder = Db::builder(Path::new("/counter")).env(MemEnv::new(7).env());

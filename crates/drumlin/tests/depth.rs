@@ -1,9 +1,9 @@
 //! Tests of the number of runs under more writes than compactions can process, with few and many slots. Writes are
 //! throttled. Levels below level 0 must stay bounded too, although the write throttle counts level 0 alone.
 //!
-//! The scheduler bounds leveled levels: at its limit a compaction into a level also compacts the level's runs. It does
-//! not compact tiered levels in place. There the level below goes first once a level has three times its target size,
-//! or six times where the level above exceeds its target size too.
+//! The scheduler bounds leveled levels: at its limit a compaction into a level also compacts the level's runs. It
+//! does not compact tiered levels in place. Instead, compactions out of such a level precede those into it once the
+//! level has three times its target size, or six times while the level above exceeds its target size too.
 
 use drumlin::env::MemEnv;
 use drumlin::{Db, FileShape, LevelShape};
@@ -70,8 +70,8 @@ fn leveled_levels_keep_the_limit_and_writers_are_slowed() {
     for policy in ["leveling:4", "1-leveling:5"] {
         let mut slowed = 0;
         for workers in [1, 2, 4, 8] {
-            // The inputs of a running compaction no longer count towards the limit, so as many runs may arrive
-            // meanwhile. With few slots that is one run more.
+            // Inputs of a running compaction do not count towards the limit, so as many runs may arrive meanwhile.
+            // With few slots, only one more run arrives.
             let limit = |level: &LevelShape| {
                 let most = level.most_runs.expect("a leveled level has a limit");
                 if workers > 2 { 2 * most } else { most + 1 }
@@ -90,8 +90,8 @@ fn tiers_do_not_fill_unseen() {
     const RATIO: u64 = 4;
     let mut slowed = 0;
     for workers in [1, 2, 4, 8] {
-        // Six times the target size, when the level above exceeds its target size too. Add the compactions that were
-        // running when the level below began to go first.
+        // Six times the target size, since the level above may exceed its target size too. In addition, the outputs
+        // of compactions that were running when the level reached that size.
         let limit = |_: &LevelShape| 6 * RATIO + RATIO * u64::from(workers);
         let (level0, beyond, stalls) = course("tiering:4", workers, limit);
         assert!(beyond.is_empty(), "{workers} workers: {beyond:?}");

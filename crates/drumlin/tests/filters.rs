@@ -1,4 +1,4 @@
-//! Filter bits follow lookups, within their budget, and never change an answer.
+//! Tests of filter allocation: bits follow lookups, stay within their budget, and never change an answer.
 
 use drumlin::env::MemEnv;
 use drumlin::{Db, Keyspace};
@@ -34,8 +34,8 @@ fn open(mem: &MemEnv, mode: &str, bits: &str) -> (Db, Keyspace) {
     (db, keys)
 }
 
-/// Loads, looks up absent keys in a tenth of the key space, and overwrites, so that tables are rewritten with what
-/// lookups did. Returns the blocks read in vain per lookup afterwards, and the average bits per key.
+/// Loads, looks up absent keys in a tenth of the key space, and overwrites, so that tables are rewritten with the
+/// lookup statistics. Returns the unneeded blocks per lookup afterwards, and the average bits per key.
 fn load_and_look_up(mode: &str) -> (f64, f64) {
     let mem = MemEnv::new(8);
     let (db, keys) = open(&mem, mode, "4");
@@ -76,13 +76,13 @@ fn bits_where_lookups_are_save_most_of_the_blocks_read_in_vain() {
 /// A load of lookups and overwrites on a leveled tree.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// Whether keys are drawn near the middle of the key space, or evenly.
+    /// Whether keys are drawn near the middle of the key space, or uniformly.
     is_skewed: bool,
-    /// Of ten lookups, how many are of absent keys.
+    /// Number of absent keys in ten lookups.
     absent: u32,
 }
 
-/// What a load showed: unneeded blocks per lookup, the mean and the largest bits per key.
+/// Results of a load: unneeded blocks per lookup, and the mean and maximum bits per key.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     vain: f64,
@@ -98,7 +98,7 @@ fn run(mode: &str, bits: f64, load: Load) -> Shown {
     let mut random = SplitMix::new(12);
     let place = |number: u32| (u64::from(number) * (u64::MAX / u64::from(2 * KEYS))).to_be_bytes();
     let draw = |random: &mut SplitMix| {
-        // The mean of three even numbers is nearly normal.
+        // The mean of three uniform numbers is nearly normal.
         let times = if load.is_skewed { 3 } else { 1 };
         ((0..times).map(|_| random.below(KEYS as usize)).sum::<usize>() / times) as u32
     };
@@ -130,8 +130,8 @@ fn run(mode: &str, bits: f64, load: Load) -> Shown {
     Shown { vain: vain as f64 / f64::from(lookups), mean: sum / f64::from(count), most }
 }
 
-/// Checks that under `load` the modes that divide the budget read fewer unneeded blocks at the same average. Each
-/// load has a test of its own, so that they run side by side.
+/// Checks that under `load` the modes that divide the budget unevenly read fewer unneeded blocks with the same
+/// average bits. Each load has a test of its own, so that they run in parallel.
 fn reads_fewer_blocks_in_vain(load: Load) {
     let [uniform, sizes, lookups] = ["uniform", "mnemosyne", "mnemosyne+"].map(|mode| run(mode, 4.0, load));
     println!("{load:?}: uniform {uniform:?}, mnemosyne {sizes:?}, mnemosyne+ {lookups:?}");
@@ -182,7 +182,7 @@ fn the_average_stays_below_the_budget_and_one_bit() {
             db.wait_idle().expect("idle");
             let (held, built) = keys_and_bits(&db, &keys);
             println!("{mode} {bits}: most {most}, at the end {}", built / held);
-            // Lines of filters are whole, so they are a little larger than asked for.
+            // Filters consist of whole cache lines, so they are slightly larger than requested.
             assert!(most <= bits + 1.1, "{mode} {bits}: {most}");
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of the public handles: opening and creating keyspaces apart, typed options, batches that are used again,
+//! Tests of the public handles: separate calls to open and to create keyspaces, typed options, reused batches,
 //! estimates, first and last entries, and reads through snapshots.
 
 use drumlin::env::MemEnv;

@@ -1,5 +1,5 @@
-//! Tests of lifetime classes: values that are expected to live about equally long share a value file, pointers carry
-//! the write history of their key, and no reader can tell.
+//! Tests of lifetime classes: values with similar expected lifetimes share a value file, and pointers carry the write
+//! history of their key. Reads give the same results as without classes.
 
 use drumlin::{Db, Keyspace, Metrics};
 use drumlin_env::{FileKind, ImageMode, MemEnv, Random};
@@ -20,7 +20,7 @@ fn keyspace(db: &Db, policy: &str, target: &str) -> Keyspace {
         ("value_threshold", "1KiB"),
         ("memtable_bytes", "4MiB"),
         ("flush_bytes", "4MiB"),
-        // A class has at least a sixteenth of this.
+        // A lifetime class has at least a sixteenth of this.
         ("file_bytes", "4MiB"),
         ("value_policy", policy),
         ("value_space_target", target),
@@ -41,7 +41,8 @@ fn check(keys: &Keyspace, truth: &Content) {
     }
 }
 
-/// Updates keys, nine tenths of them a tenth of the keys, in a fixed order; returns what happened.
+/// Updates keys in a fixed order, nine tenths of the updates on a tenth of the keys. Returns the metrics, and the
+/// bytes of value records per live byte.
 fn update(policy: &str) -> (Metrics, f64) {
     let mem = MemEnv::new(3);
     let db = open(&mem);
@@ -121,7 +122,7 @@ fn nothing_depends_on_what_was_learned() {
     }
 }
 
-/// A dropped keyspace takes what was learned with it, and its name can be used again.
+/// Dropping a keyspace drops its lifetime statistics too, and its name can be used again.
 #[test]
 fn a_dropped_keyspace_is_forgotten() {
     let mem = MemEnv::new(5);
@@ -138,8 +139,9 @@ fn a_dropped_keyspace_is_forgotten() {
     assert!(db.tree().is_empty());
 }
 
-/// Queue items live for a fixed number of writes whatever their key; their size tells them from other values. The model
-/// sees it, and its training is explained. A power loss loses the counts since the training, a close loses nothing.
+/// Items of two queues live for fixed numbers of writes, and their size shows to which queue they belong. The model
+/// learns this, and the decision log explains its training. A power loss loses the counts since the training; a close
+/// loses nothing.
 #[test]
 fn a_model_is_trained_explained_and_kept() {
     let mem = MemEnv::new(6);
@@ -210,7 +212,7 @@ fn a_flush_of_several_value_files_may_fail_at_each_call() {
         for key in 0..40 {
             keys.put(key.to_string(), value(key, 0)).expect("a put");
         }
-        // Later flushes know half of the keys.
+        // The next flush knows the write history of half of its keys.
         db.flush().expect("flush");
         for key in 0..80 {
             keys.put(key.to_string(), value(key, 1)).expect("a put");

@@ -1,4 +1,5 @@
-//! Tests of point lookups, alone and in batches. Both give the same results, and the files they reach count them.
+//! Tests of point lookups, single and in batches. Both give the same results, and both count in the lookup statistics
+//! of the files that they probe.
 
 use drumlin::env::{MemEnv, Random, TempDir};
 use drumlin::{Db, FileShape, Keyspace};

@@ -1,4 +1,4 @@
-//! Tests of metrics: those of keyspaces are apart, and every wait of a write is counted.
+//! Tests of metrics: each keyspace has its own, and every wait for a sync is counted.
 
 use drumlin::env::MemEnv;
 use drumlin::{Db, Durability};

@@ -231,7 +231,7 @@ fn another_separator_is_another_operator() {
 /// Options that make files small.
 const TINY: &[(&str, &str)] = &[("memtable_bytes", "16KiB"), ("file_bytes", "16KiB")];
 
-/// Merge operator that panics in a division by a length of zero, unless it is fixed.
+/// Merge operator that divides by the length of its operands. It panics if that is zero, unless it is fixed.
 struct Divides(bool);
 
 impl MergeOperator for Divides {
@@ -261,7 +261,8 @@ fn an_operator_that_panics_fails_reads_alone_and_is_reported_once() {
         numbers.put(key, "1").expect("put");
         db.flush().expect("flush");
     }
-    // In one memtable with their values, in one without, and one that the operator can combine.
+    // `k` has its operand and a base value in one memtable, `l` only an operand. The operator can combine that of
+    // `m`.
     numbers.put("k", "22").expect("put");
     numbers.merge("k", "").expect("merge");
     numbers.merge("l", "").expect("merge");
@@ -277,7 +278,7 @@ fn an_operator_that_panics_fails_reads_alone_and_is_reported_once() {
     assert_eq!(error.kind(), ErrorKind::MergeFailed, "{error}");
     assert!(error.to_string().contains("\"divides\" panicked"), "{error}");
     assert_eq!(numbers.get("m").expect("get").as_deref(), Some(&[25][..]));
-    // Recovery, which flushes what the log holds, does not meet the panic either.
+    // The panic does not fail recovery, which flushes the content of the log.
     numbers.merge("k", "").expect("merge");
     drop((numbers, db));
     let db = open(false);
@@ -318,7 +319,7 @@ impl MergeOperator for TooLong {
     fn merge(&self, key: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
         match key {
             b"panics" => std::panic::panic_any(PanicsOnDrop),
-            // The pages are never touched.
+            // These pages are never touched, so they take no memory.
             _ => Some(vec![0; u32::MAX as usize - key.len() * 10]),
         }
     }

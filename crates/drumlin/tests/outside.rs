@@ -172,8 +172,8 @@ fn a_descriptor_that_is_missing_for_a_moment_harms_nothing() {
     assert!(failures > 25, "{failures} of 90 calls failed");
 }
 
-/// The log grows while flushes fail. Its open files then leave flushes no descriptor, and only a flush shortens the
-/// log. Nobody else frees any, so the store must do it itself.
+/// The log grows while flushes fail, until its open files leave no descriptor for a flush. But only a flush shortens
+/// the log, so the store must free a descriptor itself.
 #[test]
 fn a_long_log_does_not_keep_all_descriptors() {
     let mem = MemEnv::new(81);

@@ -1,5 +1,5 @@
-//! Pinned readers hold nothing back for long: files of other keyspaces while a merge operator runs, or file handles
-//! that others need.
+//! Tests of resources that pinned readers hold. While a merge operator runs in a reader, obsolete files of other
+//! keyspaces are still deleted. Readers release file handles that others need.
 
 use drumlin::{Db, MergeOperator};
 use drumlin_env::MemEnv;
@@ -85,7 +85,7 @@ fn readers_share_few_file_handles() {
     db.wait_idle().expect("idle");
     let keyspace = db.keyspace("k").expect("there");
     assert!(keyspace.metrics().files >= 6, "fewer tables than the readers want");
-    // Two readers want one handle each, and one that waits to be closed. A lane may open a file as well.
+    // Each reader needs one handle, while another one waits to be closed. A background lane may open a file as well.
     mem.set_open_files_limit(mem.open_files() + 6);
     let found = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -105,8 +105,7 @@ fn readers_share_few_file_handles() {
     db.close().expect("close");
 }
 
-/// A scan that needs a handle to read range tombstones closes other tables, and does not itself hold their handles
-/// back.
+/// A scan that needs a handle to read range tombstones closes other tables. It does not itself pin their handles.
 #[test]
 fn scans_find_file_handles_for_range_tombstones() {
     let mem = MemEnv::new(3);

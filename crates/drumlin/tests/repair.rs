@@ -200,7 +200,8 @@ fn without_current_the_newest_manifest_is_used() {
     }
 }
 
-/// Without `CURRENT` a directory with a store's log or manifest is no empty one, however long the first record is.
+/// A directory without `CURRENT` does not count as empty if it has a store's log or manifest, however long the first
+/// record of the log is.
 #[test]
 fn a_store_without_current_is_not_taken_for_an_empty_directory() {
     for bytes in [None, Some(1), Some(5000), Some(100_000)] {
@@ -214,7 +215,7 @@ fn a_store_without_current_is_not_taken_for_an_empty_directory() {
         remove(&mem, Path::new("/s/CURRENT"));
         let opened = Db::builder("/s").env(mem.env()).open();
         let refused = opened.map(|_| ()).expect_err("it is no empty directory").to_string();
-        // Without a write, the manifest tells.
+        // Without a write, the manifest is the evidence of a store, not the log.
         let why = if bytes.is_some() { "the directory holds a log" } else { "was used later" };
         assert!(refused.contains(why), "{bytes:?} bytes: {refused}");
         assert!(!mem.env().fs().exists(Path::new("/s/CURRENT")).expect("a look"), "nothing is created");
@@ -527,10 +528,10 @@ fn the_name_of_the_merge_operator_is_saved() {
     assert_eq!(value.as_deref(), Some(&b"1,2"[..]));
 }
 
-/// Without a manifest, two keyspaces that would get one name do not mix.
+/// Without a manifest, two keyspaces that would get the same name do not mix.
 #[test]
 fn names_that_collide_are_kept_apart() {
-    // A keyspace that is called as an unnamed one would be.
+    // A keyspace has the name that repair gives to one whose name is lost.
     let mem = MemEnv::new(44);
     let db = open(&mem, STORE).expect("open");
     let [first, second] = ["recovered-1", "b"].map(|name| db.keyspace(name).expect("keyspace"));
@@ -546,7 +547,7 @@ fn names_that_collide_are_kept_apart() {
     values.sort();
     assert_eq!(values, [b"of the first".to_vec(), b"of the second".to_vec()], "{:?}", found.keys());
 
-    // A keyspace that was dropped and made again, while a snapshot of the first one pins its tables.
+    // A keyspace was dropped and created again, while an iterator of the first one pins its tables.
     let mem = MemEnv::new(45);
     let db = open(&mem, STORE).expect("open");
     let old = db.keyspace("a").expect("keyspace");
@@ -565,7 +566,8 @@ fn names_that_collide_are_kept_apart() {
     drop(pinned);
 }
 
-/// A rename writes no table. Without a manifest, the newest table tells the name, and the report says that they differ.
+/// A rename writes no table. Without a manifest, repair takes the name from the newest table, and reports that older
+/// tables have another one.
 #[test]
 fn the_newest_table_names_a_renamed_keyspace() {
     let mem = MemEnv::new(47);
@@ -587,7 +589,7 @@ fn the_newest_table_names_a_renamed_keyspace() {
     assert!(!report.nothing_lost(), "the last rename may be missing");
 }
 
-/// The manifest lost its last edits, which moved entries into tables that it does not name now: they are saved.
+/// The manifest lost its last edits, so it does not list the newest tables. Repair reads them nevertheless.
 #[test]
 fn tables_of_lost_edits_are_read() {
     let mem = MemEnv::new(46);

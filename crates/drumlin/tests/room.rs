@@ -40,7 +40,7 @@ fn what_was_overwritten_makes_room_before_flushes_fail() {
     let mem = MemEnv::new(52);
     let (db, keys) = open(&mem, "3MiB");
     keys.set_option("compaction", "arce").expect("arce");
-    // The flushes of fewer runs than slow writers take more than the budget.
+    // Flushes exceed the budget before the number of runs throttles writers.
     keys.set_option("memtable_bytes", "1MiB").expect("memtables");
     let mut refused = 0;
     for n in 0..100_000u32 {
@@ -311,7 +311,7 @@ fn on_a_full_disk_memtables_are_flushed_one_at_a_time() {
 #[test]
 fn a_full_budget_is_not_an_exceeded_one() {
     const BUDGET: u64 = 3 << 20;
-    // A segment that a reopened store begins with.
+    // Bytes of the first log segment of a reopened store.
     const FIRST: u64 = 68 << 10;
     for reopens in [false, true] {
         let mem = MemEnv::new(68);
@@ -324,7 +324,7 @@ fn a_full_budget_is_not_an_exceeded_one() {
             if n % 16 == 0 {
                 assert!(on_disk(&mem) <= most, "{n}, reopened {reopens}: {} bytes", on_disk(&mem));
             }
-            // Deletions take a part of the budget that other writes may not.
+            // Deletions may use a part of the budget that other writes may not.
             if n % (written / 16) == 0 && !reopens {
                 db.set_option("write_timeout_ms", "1000").expect("an option");
             } else if n == written / 8 && reopens {
@@ -394,7 +394,7 @@ fn fill_and_free(
             keys.delete_range::<&[u8]>(..).map_err(|error| format!("{error}"))?;
         }
         "delete each key" => {
-            // Some may be refused.
+            // Some deletions may be refused.
             (0..live).for_each(|key| _ = keys.delete(key.to_be_bytes()));
         }
         _ => {}
@@ -450,7 +450,7 @@ fn opening_a_full_store_takes_a_small_log_segment() {
     }
 }
 
-/// One keyspace holds garbage under a policy that sees no reason to compact it, and another one is written.
+/// One keyspace has garbage that its policy does not compact by itself, while another keyspace is written.
 #[test]
 fn the_garbage_of_another_keyspace_makes_room() {
     let mem = MemEnv::new(62);
@@ -552,7 +552,7 @@ fn deleting_key_by_key_frees_a_store_full_of_live_data() {
 #[test]
 fn a_budget_lowered_below_its_use_is_reached_by_deleting() {
     let policies = ["arce", "leveling", "tiering:8", "universal"];
-    // The first one is less than the tables take alone.
+    // The lower budget is less than the tables alone take.
     for (policy, budget, bytes) in policies.iter().flat_map(|p| [(p, "4MiB", 4 << 20), (p, "6MiB", 6 << 20)])
     {
         let mem = MemEnv::new(67);

@@ -15,7 +15,7 @@ fn tables(mem: &MemEnv) -> Vec<PathBuf> {
     mem.files().into_iter().filter(|path| path.to_string_lossy().contains(".tbl")).collect()
 }
 
-/// Returns a store whose flush lost its power after its table was durable. The log lost the flushed commit.
+/// Returns a store that lost power during a flush, after the table was durable. The log lost the flushed commit.
 fn interrupted_flush() -> MemEnv {
     let mem = MemEnv::new(5);
     let db = open(&mem);

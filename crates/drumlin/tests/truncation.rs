@@ -108,7 +108,7 @@ fn a_table_that_the_manifest_cannot_know_is_evidence() {
     assert!(error.to_string().contains("009999.tbl"), "{error}");
 }
 
-/// The segment of a closed store ends with a close record, and nothing behind that is of interest.
+/// The log of a closed store ends with a close record, and open reads little beyond it.
 #[test]
 fn little_of_a_closed_log_is_read_if_it_holds_little() {
     let mem = MemEnv::new(17);
@@ -133,7 +133,7 @@ fn little_of_a_closed_log_is_read_if_it_holds_little() {
     let keyspace = db.keyspace("k").expect("keyspace");
     assert_eq!(keyspace.get("a").expect("get").as_deref(), Some(&b"1"[..]));
     assert_eq!(keyspace.get("b").expect("get").map(|value| value.len()), Some(6 << 20));
-    // Without a close record, the rest of the segment may hold a mark, so all of it is read.
+    // Without a close record, open reads the whole segment, to search for records with a synced mark.
     let db = open(&mem.snapshot().image(ImageMode::All, 1));
     assert!(read(&db) > 16 << 20, "{} bytes", read(&db));
 }
@@ -167,8 +167,8 @@ fn nothing_of_a_closed_log_is_read_if_all_is_in_tables() {
     }
 }
 
-/// A power loss left a segment without its header, so recovery dropped it. Were it to come back after the next power
-/// loss, a repair without a manifest would take its records for those that have their numbers since.
+/// A power loss left a segment without its header, so recovery dropped it. If it came back after the next power loss,
+/// a repair without a manifest could confuse its records with newer ones of the same sequence numbers.
 #[test]
 fn a_dropped_segment_does_not_come_back() {
     let open = |mem: &MemEnv| {

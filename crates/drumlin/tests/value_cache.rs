@@ -1,5 +1,5 @@
-//! Tests of values of value files in the block cache: what lookups read stays in it, through collections too, and no
-//! reader gets a wrong value from it.
+//! Tests of the block cache with values of value files. It keeps values that lookups read, also when garbage
+//! collection copies them, and no reader gets a wrong value from it.
 
 use drumlin::{Db, Keyspace};
 use drumlin_env::{Effect, Fault, FileKind, MemEnv, Op, Random, When};
@@ -74,7 +74,7 @@ fn lookups_add_values_and_scans_do_not() {
             assert_eq!(keys.get("large").expect("a get").expect("a value").len(), 70_000);
         }
         assert_eq!(reads(&db, &mut last), (0, 2), "a value of more than 64 KiB is not cached");
-        // A check reads the file, whatever the cache has.
+        // Verification reads the file even if the cache has its values.
         let file = mem.files().into_iter().find(|path| mem.kind_of(path) == Some(FileKind::Value));
         let file = file.expect("a value file");
         let byte = mem.peek(&file).expect("the file")[1000];
@@ -119,7 +119,7 @@ fn whether_a_key_exists_is_known_without_its_value() {
     let snapshot = db.snapshot();
     keys.delete(8u32.to_be_bytes()).expect("a delete");
     keys.put(200u32.to_be_bytes(), "new").expect("a put");
-    // No value can be read.
+    // From now on no value can be read.
     let (op, kind) = (Some(Op::Read), Some(FileKind::Value));
     mem.inject(Fault { op, kind, when: When::From(0), effect: Effect::Fail(5) });
     for number in 0..300u32 {
@@ -133,7 +133,7 @@ fn whether_a_key_exists_is_known_without_its_value() {
     assert!(keys.get(9u32.to_be_bytes()).is_err());
 }
 
-/// A scan that cannot read ahead reads the value alone. A value that cannot be read at all is an error.
+/// A scan whose read-ahead fails reads the value alone. If that fails too, the scan returns an error.
 #[test]
 fn a_failed_read_ahead_is_no_error() {
     for (when, errors) in [(When::Nth(2), 0), (When::From(2), 1)] {
@@ -153,12 +153,12 @@ fn a_failed_read_ahead_is_no_error() {
     }
 }
 
-/// Values that readers ask for are copied by collections. The copies are in the cache before anybody asks for them, and
-/// the old ones leave with their files.
+/// When garbage collection copies a cached value, it puts the copy into the cache. The old value leaves the cache
+/// with its file.
 #[test]
 fn copies_of_cached_values_are_cached() {
     let mem = MemEnv::new(2);
-    // One class, so that values which live for long share files with others.
+    // A single lifetime class, so that long-lived values share files with others.
     let options = [
         ("value_threshold", "1KiB"),
         ("file_bytes", "256KiB"),

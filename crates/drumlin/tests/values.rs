@@ -1,4 +1,4 @@
-//! Tests of value files: large values lie apart from the tree, and no reader can tell.
+//! Tests of value files: large values are stored outside the tree, and reads give the same results.
 
 use drumlin::{Builder, Db, ErrorKind, Keyspace, MergeOperator, repair_in};
 use drumlin_env::{FileKind, ImageMode, MemEnv, Random};
@@ -153,7 +153,7 @@ fn compactions_separate_what_lies_in_the_tree() {
     db.flush().expect("flush");
     assert_eq!(files(&mem, FileKind::Value).len(), 0);
     keys.set_option("value_threshold", "1KiB").expect("a live option");
-    // Each table overlaps, so that none is moved as it is.
+    // All tables overlap, so there is no trivial move.
     (0..120).step_by(3).for_each(|number| fill(&keys, &mut truth, number..number + 1, 2));
     db.flush().expect("flush");
     db.compact().expect("compact");
@@ -233,8 +233,8 @@ fn check_repair(mem: &MemEnv, truth: &Content) {
     check(&repaired.keyspace(&name).expect("the keyspace"), truth);
 }
 
-/// A compaction has copied values. The first value file is gone, but not the table that points to it, and the manifest
-/// is lost: repair finds two pointers to a value and reads the one that leads to it.
+/// A compaction has copied values. The first value file and the manifest are gone, but a table that points to that
+/// file is left. Repair finds two pointers to a value and follows the one that is still valid.
 #[test]
 fn a_repair_reads_copies_of_values_whose_first_file_is_gone() {
     let mem = MemEnv::new(22);
@@ -266,7 +266,7 @@ fn a_repair_reads_copies_of_values_whose_first_file_is_gone() {
     check_repair(&mem, &truth);
 }
 
-/// The log still has values in whole, a table points to their value file, and that file and the manifest are gone.
+/// The log still has whole values. A table points to their value file, but that file and the manifest are gone.
 #[test]
 fn a_repair_takes_values_from_the_log_before_pointers_that_lead_nowhere() {
     let mem = MemEnv::new(23);
@@ -306,7 +306,7 @@ fn a_damaged_value_is_found_and_named() {
     db.close().expect("close");
     let damaged = files(&mem, FileKind::Value).remove(0);
     let bytes = mem.peek(&damaged).expect("the file");
-    // A byte of the fourth value. The first three can be copied before a compaction meets it.
+    // A byte of the fourth value. A compaction can copy the first three before it reads this one.
     let place = 3 * 4020 + 100;
     assert!(mem.patch(&damaged, place as u64, &[bytes[place] ^ 1]));
     let db = open(&mem);
@@ -372,7 +372,7 @@ fn power_loss_loses_no_value() {
         let mut writes = Vec::new();
         for round in 1..4 {
             let mut random = Random::new(u64::from(round), "values");
-            // No file becomes garbage as a whole.
+            // Leaves live values in each file, so that none becomes garbage as a whole.
             for number in (0..24u32).filter(|n| round == 1 || n % 5 != round % 5) {
                 let value = value(number, round, &mut random);
                 keys.put(number.to_be_bytes(), &value).expect("a put");
@@ -434,7 +434,7 @@ fn compactions_collect_value_files() {
     let mut before = Some((db.snapshot(), truth.clone()));
     let mut largest = 0.0f64;
     for round in 2..14 {
-        // Values of each file die at different times, and some never.
+        // Values of each file become garbage at different times, and some never do.
         let changes = |n: &u32| !n.is_multiple_of(5) && (n * 7 + round * 13).is_multiple_of(2 + n % 6);
         (0..300).filter(changes).for_each(|n| fill(&keys, &mut truth, n..n + 1, round));
         db.flush().expect("flush");
@@ -454,7 +454,7 @@ fn compactions_collect_value_files() {
     }
     let metrics = db.metrics();
     assert!(metrics.value_bytes_copied > 0, "nothing was copied");
-    // What became garbage is at most what was written. With a target of 1.5, copying is at most twice that.
+    // Garbage is at most what was written. With a target of 1.5, at most twice as many bytes are copied.
     let written = metrics.value_bytes_written - metrics.value_bytes_copied;
     assert!(metrics.value_bytes_copied <= 2 * written, "{} copied, {written}", metrics.value_bytes_copied);
     assert!(largest < 2.6, "the values took {largest} times their size");
@@ -501,7 +501,7 @@ fn iterators_outlive_the_store() {
     check(&keys, &truth);
 }
 
-/// With few descriptors, value files are closed for others to be opened.
+/// With few file descriptors, the store closes value files to open others.
 #[test]
 fn few_descriptors_are_enough() {
     let mem = MemEnv::new(11);
@@ -552,7 +552,7 @@ fn value_files_are_collected_without_being_asked() {
             let live: usize = truth.values().map(Vec::len).filter(|&len| len >= 100).sum();
             let metrics = db.metrics();
             let space = metrics.value_record_bytes as f64 / live as f64;
-            // A compaction starts 1/64 above the target; headers of records take another part.
+            // A compaction starts 1/64 above the target. The rest of the margin is for the headers of records.
             assert!(space < 1.3 * (1.0 + 1.0 / 32.0), "{policy}, round {round}: {space} times their size");
         }
         let metrics = db.metrics();
@@ -563,7 +563,7 @@ fn value_files_are_collected_without_being_asked() {
     }
 }
 
-/// Garbage that came while compactions ran is collected in the end.
+/// Garbage that arises while compactions run is collected in the end.
 #[test]
 fn value_files_are_collected_after_a_busy_phase() {
     for seed in 0..6 {
@@ -594,8 +594,8 @@ fn value_files_are_collected_after_a_busy_phase() {
     }
 }
 
-/// Without disk space for copies none is made, and nothing waits for ever. Once there is space, values take no more
-/// than their target.
+/// Without disk space, garbage collection makes no copies, and nothing waits for ever. Once there is space, values
+/// take no more than their target.
 #[test]
 fn value_files_are_collected_once_there_is_room() {
     let mem = MemEnv::new(14);
@@ -606,7 +606,7 @@ fn value_files_are_collected_once_there_is_room() {
     fill(&keys, &mut truth, 0..200, 1);
     db.flush().expect("flush");
     db.wait_idle().expect("idle");
-    // Less than is in use, for as long as garbage comes.
+    // The budget is lower than the space in use while garbage arises.
     db.set_option("disk_budget", "1MiB").expect("a live option");
     for round in 2..5 {
         (0..200).filter(|n| n % 4 != round % 4).for_each(|n| {
@@ -647,7 +647,7 @@ fn what_cannot_be_collected_is_left_alone() {
     db.wait_idle().expect("idle");
     let compactions = db.metrics().compactions;
     assert!(compactions < 14, "{compactions} compactions: three tries, and what found the garbage");
-    // A look without new garbage, and one with another target, which is another try.
+    // A flush without new garbage causes no further try. Another space target does.
     keys.put(b"new", b"small").expect("a put");
     db.flush().expect("flush");
     db.wait_idle().expect("idle");

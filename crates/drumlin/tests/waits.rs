@@ -1,5 +1,5 @@
-//! Tests of calls that wait for background work that fails. A call fails only by failures of the work that it waits
-//! for, and only if they follow one another.
+//! Tests of calls that wait for background work that fails. A call fails only if the work that it waits for fails
+//! repeatedly.
 
 use drumlin::env::sync::Mutex;
 use drumlin::env::{Effect, Fault, FileKind, MemEnv, Op, When};

@@ -46,7 +46,7 @@ fn hit_ratio(db: &Db, keyspace: &Keyspace, random: &mut Random, count: u32) -> f
     hits as f64 / (hits + misses) as f64
 }
 
-/// With these memory budgets, a third of the data fits into the cache, more than half, and all.
+/// With these memory budgets, the cache holds a third of the data, more than half of it, and all of it.
 #[test]
 fn a_compaction_of_the_whole_store_keeps_the_cache_warm() {
     for (mib, least) in [(8, 0.8), (12, 0.85), (24, 0.99)] {
