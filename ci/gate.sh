@@ -3,8 +3,8 @@
 #
 #     bash ci/gate.sh [--update --reason TEXT] [--only NAME] [--counts] [--regress PERCENT]
 #
-# It builds into its own target folder: valgrind does not support the newest instructions, so the build fixes the
-# processor type, and it counts allocations. Without valgrind the gate fails, since it must not pass unmeasured
+# It builds into its own target folder. The build fixes the processor type, because valgrind does not support the
+# newest instructions, and it counts allocations. Without valgrind the gate fails, since it must not pass unmeasured
 # figures; --counts omits instruction counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."

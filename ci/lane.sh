@@ -14,9 +14,9 @@ set -euo pipefail
 lane=$1
 cd "$(dirname "$0")/.."
 
-# The merge lane derives its seeds from the commit: the same commit gives the same result, and every commit other
-# seeds. Outside a repository the seed is 1. Runs use consecutive seeds from there on; six zeros keep the seeds of
-# different nights apart.
+# The merge lane derives its seeds from the commit: the same commit gives the same result, and another commit gives
+# other seeds. Outside a repository the seed is 1. A run uses consecutive seeds from the first one. The six zeros keep
+# the seeds of different nights apart.
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo 1)
 case $lane in
     merge) times=1 crashes=160 faults=6 metas=24 schedules=1000 kills=15 seed=$((16#$commit)) ;;
@@ -57,11 +57,11 @@ part() {
 }
 run() { part "$1" "$torture" "$@" --seed "$seed"; }
 
-# Before the search runs beside it: peaks of memory depend on how far flushes fall behind.
+# Runs before the search starts, because memory peaks depend on how far flushes fall behind.
 run bounds --cases $times
 
-# At night the search for bytes that break a decoder runs beside the other runs, since it uses one core. It continues
-# from its earlier inputs.
+# At night the search for bytes that break a decoder runs beside the other runs, since it uses only one core. It
+# continues from the inputs of earlier searches.
 if [ "$lane" = nightly ]; then
     { FUZZ_SEED=$((seed % 4294967296)) bash ci/fuzz.sh ${parts:+--parts "$parts/search"} 1000000 || true; } > "$search" &
     searching=$!
@@ -89,7 +89,8 @@ run repeat --cases $((100 * times))
 run threads --cases $((20 * times))
 run admin --cases $((200 * times))
 run fuzz --cases $((50000 * times))
-# The floor of this run gives the number of seeded bugs to find. The run itself fails unless it finds all of them.
+# The floor of this run is the number of seeded bugs to find, so the status of the run itself is ignored: it fails
+# unless it finds all of them.
 bank() { "$torture" bank || true; }
 part bank bank
 

@@ -4,9 +4,9 @@
 #
 #     bash ci/models.sh
 #
-# Environment: SCHEDULES is the number of schedules per model, or a share of that number (default 100). SEED is the
-# first seed (default 1). MODEL selects the models whose names contain it (default: all). The script prints each
-# failing schedule, with the command that repeats it.
+# Environment: SCHEDULES is the number of schedules per model (default 100); some models run a fixed share of it. SEED
+# is the first seed (default 1). MODEL selects the models whose names contain it (default: all). The script prints
+# each failing schedule, with the command that repeats it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -21,7 +21,7 @@ fi
 lib_tests() {
     cargo test --quiet ${build[@]+"${build[@]}"} --target-dir "$target/shuttle" --package drumlin --lib "$@"
 }
-# This build lacks the feature `experiments`, which the workspace's tests have: options differ by it. Tests that open a
-# store run outside of models, so not in this build.
+# Tests the options in this build too. It lacks the feature `experiments`, which the workspace's tests have, and with
+# it some options. Skips tests that open a store, because in this build only models can do that.
 lib_tests options::tests:: -- --skip ops:: | tee >(cat >&2) | grep -c '^test result: ok. [1-9]' > /dev/null
 lib_tests models:: -- --nocapture

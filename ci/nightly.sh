@@ -22,7 +22,7 @@ done
 mkdir -p "$(dirname "$file")"
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 parts=$file.parts
-# Parts are kept for a commit, so not if the files differ from it.
+# Parts are kept for a commit only, so they are dropped if the files differ from it.
 if [ "$(cat "$parts/commit" 2>/dev/null)" != "$commit" ] || [ -n "$(git status --porcelain 2>&1)" ]; then
     rm -rf "$parts"
     mkdir -p "$parts"
@@ -57,8 +57,8 @@ PACED=all cargo test --quiet --release --package drumlin-bench --lib || failed+=
 # Make each file system call fail once; an ordinary test run makes one call in thirteen fail.
 FAULTS=all cargo test --quiet --release --package drumlin --test faults -- --nocapture || failed+=(faults)
 
-# What programs embed, as they get it: the workspace's other crates enable the feature `experiments`. By day the lints
-# compile it, and the build of the models tests its options.
+# Tests the library as programs embed it, without the feature `experiments`, which other crates of the workspace
+# enable. By day only the lints compile this build, and the build of the models tests its options.
 cargo test --package drumlin-policy --package drumlin --lib || failed+=(embedded)
 
 LANE_PARTS=$parts bash ci/lane.sh nightly | keep || failed+=(lane)
@@ -66,7 +66,7 @@ LANE_PARTS=$parts bash ci/lane.sh nightly | keep || failed+=(lane)
 if wait "$miri"; then
     tests=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$work/miri")
     echo "miri: memtable, epochs, threads, commits $tests tests, UB 0" | keep
-    # A module that gets another name must not leave the selection unnoticed.
+    # A renamed module must not drop out of the selection unnoticed.
     [ "${tests:-0}" -ge 44 ] || failed+=("miri: only $tests tests")
 else
     cat "$work/miri" >&2

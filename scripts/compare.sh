@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Measures the reports of the comparison with other engines that are missing, three rounds each: one report per command,
-# in docs/results/comparison. To measure a report again, delete its file first. A report that was interrupted has the
-# suffix `.part` and is measured again.
-# Nothing else may run meanwhile: rounds of a machine that was not idle do not count. In each round Drumlin runs twice
-# (`--aa`), which shows how far two runs of the same program differ.
+# Measures the missing reports of the comparison with other engines: one report of three rounds for each row, in
+# docs/results/comparison. To measure a report again, delete its file first. A report that was interrupted has the
+# suffix `.part` and is measured again. Run nothing else meanwhile: rounds on a machine that was not idle do not
+# count. In each round Drumlin runs twice (`--aa`), which shows how far two runs of the same program differ.
 #
 #     bash scripts/compare.sh [ROW..]
 #
@@ -14,7 +13,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 results=docs/results/comparison
 mkdir -p "$results"
-# In its folder, whose .cargo/config.toml counts. The tests find options that do not take effect.
+# Builds in the folder of the program, so that its .cargo/config.toml applies. The tests find options that do not take
+# effect.
 (cd compare && cargo test --release --target-dir target && cargo build --release --target-dir target)
 program=compare/target/release/drumlin-compare
 
@@ -37,7 +37,7 @@ row() {
     echo "== $name: $*" >&2
     "$program" "$@" --rounds 3 --aa --brief ${DB:+--db "$DB"} --json "$file" && return
     failed+=("$name")
-    # What was too noisy in every round counts as missing.
+    # The report of a failed run, such as one that was too noisy in every round, counts as missing.
     if [ -f "$file" ]; then mv "$file" "$file.part"; fi
 }
 

@@ -11,9 +11,9 @@ PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-$(printf %d "0x$commit")}
 export PROPTEST_RNG_SEED
 echo "property tests: PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
 
-# Counts are reproducible on all machines. Instructions are measured where valgrind exists, and judged on the processor
-# that the gate file names. The gate uses one core and measures no time, so it runs beside the tests, which often leave a
-# core idle. It ends before the lane begins, whose bounds run needs idle cores.
+# Counts are reproducible on all machines. Instructions are measured where valgrind exists, and judged only with the
+# compiler and processor that the gate file names. The gate measures no time, so it runs beside the tests, which often
+# leave a core idle. It ends before the lane begins, whose bounds run needs idle cores.
 counts=
 if ! command -v valgrind > /dev/null; then
     echo "no valgrind here: instructions are not measured"
@@ -36,7 +36,7 @@ gate=
 cat "$log"
 bash ci/lane.sh merge || failed="$failed lane"
 if [ -n "$failed" ]; then
-    # Again at the end, where a shortened log still shows it.
+    # Prints the gate's output again at the end, where a truncated log still shows it.
     case $failed in *gate*) cat "$log" ;; esac
     echo "failed:$failed" >&2
     exit 1

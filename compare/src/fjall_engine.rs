@@ -23,7 +23,7 @@ struct Open {
     db: Database,
     keys: Keyspace,
     options: BTreeMap<String, String>,
-    /// How long the last wait went on without any background work.
+    /// Time without background work at the end of the last wait.
     quiet: Mutex<Duration>,
 }
 
@@ -46,7 +46,7 @@ impl EngineKind for Fjall {
     }
 
     fn open(&self, dir: &Path, config: &EngineConfig) -> Result<Box<dyn Engine>> {
-        // As RocksDB's: memtables and pinned filters come on top.
+        // The memory is that of the block cache, as with RocksDB. Memtables and pinned filters come on top.
         let cache = config.memory_bytes;
         let builder = Database::builder(dir).cache_size(cache).worker_threads(1 + config.merges as usize);
         let db = builder.open().map_err(text)?;

@@ -1,9 +1,9 @@
-//! Adapter of LMDB: a memory-mapped B-tree, as the mark for reads from memory.
+//! Adapter of LMDB: a memory-mapped B-tree, as a reference for reads from memory.
 //!
 //! It is opened with `MDB_NOSYNC`: a commit survives the end of the process (`buffered`), since its pages are in the
 //! page cache. A `sync` write commits and then syncs the file. That is one sync where LMDB's own durable commit makes
-//! two, which favours LMDB. Its memory is the page cache and has no limit, so it takes part only where the data fit
-//! into memory. All counters are `null`, because LMDB reports none.
+//! two, which favours LMDB. Its memory is the page cache and has no limit, so phases with little memory or direct I/O
+//! are skipped. All counters are `null`, because LMDB reports none.
 
 use drumlin_bench::engine::{
     Counters, Demands, Direction, Durability, Engine, EngineConfig, EngineKind, Io, Result, Seeker, Visit,
@@ -19,9 +19,9 @@ pub struct Lmdb;
 
 /// Address space of the map, which bounds the size of a store.
 const MAP_BYTES: usize = 1 << 38;
-/// Readers that may be open at the same time.
+/// Maximum number of concurrent read transactions.
 const READERS: u32 = 256;
-/// Longest key of LMDB as it is compiled by default.
+/// Maximum key size of LMDB in bytes, as compiled by default.
 const LONGEST_KEY: usize = 511;
 /// A phase with less memory than this compares block caches, which LMDB does not have.
 const LEAST_MEMORY: u64 = 64 << 20;
@@ -115,7 +115,7 @@ fn give<'a>(
     Ok(given)
 }
 
-/// A read transaction, which sees the state of its begin.
+/// A read transaction, which sees the state at its start.
 struct Kept<'a> {
     map: Map,
     transaction: RoTxn<'a, WithTls>,

@@ -21,7 +21,7 @@ struct Open {
     db: DB,
     dir: PathBuf,
     kind: RocksDb,
-    /// Settings of the open, whose options each close expects in the OPTIONS file.
+    /// Settings of the open. Each close checks that the OPTIONS file has the corresponding options.
     config: EngineConfig,
     log: Arc<Log>,
     /// Write options for each durability, in the order of the enum.

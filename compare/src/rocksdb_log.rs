@@ -1,7 +1,7 @@
 //! RocksDB's statistics from its log: exact bytes of flushes and compactions, at no cost to its callers.
 //!
 //! Each job writes lines `EVENT_LOG_v1 {json}`. The job number of `flush_started` distinguishes flushes from
-//! compactions. What compactions read of blob files is in no event, so it is missing from their bytes read. RocksDB's
+//! compactions. No event has the bytes that compactions read from blob files, so the bytes read omit them. RocksDB's
 //! optional statistics would slow its readers, so they stay off, as by default.
 
 use drumlin_bench::engine::{Counters, Stall};

@@ -118,10 +118,11 @@ impl RocksDb {
         table
     }
 
-    /// Returns the table options of a tuned store that have no setters: interpolation search in the index where keys
-    /// are evenly spaced, pinning of all metadata, and blocks put into the cache as they are written. Keys and values
-    /// stay together in data blocks, as by default: `separate_key_value_in_data_block` slows seeks and scans of values
-    /// of 100 bytes by 5 to 12 %. It may suit larger values, but no setting tells their size.
+    /// Returns the table options of a tuned store that have no setters. All of them use interpolation search in the
+    /// index where keys are evenly spaced. `Pinned` pins all metadata, and `Warm` puts written blocks into the cache.
+    /// Keys and values stay together in data blocks, as by default: `separate_key_value_in_data_block` slows seeks
+    /// and scans of values of 100 bytes by 5 to 12 %. It may suit larger values, but the settings do not contain
+    /// their size.
     fn table_text(&self) -> String {
         let more = match self.form {
             Form::Pinned => {
@@ -234,7 +235,7 @@ impl RocksDb {
             ]);
         }
         if config.filter_bits > 0.0 {
-            // The file does not hold the bits per key; a test counts them.
+            // The file does not contain the bits per key; a test measures them.
             lines.push(("filter_policy", "bloomfilter".to_owned()));
         }
         if self.is_tuned() {
@@ -276,8 +277,8 @@ fn write_buffers(config: &EngineConfig) -> u64 {
     (bytes / config.flush_bytes()).clamp(2, MOST_BUFFERS)
 }
 
-/// Returns the number of log files that a tuned store keeps to write again. With recycled logs, RocksDB refuses writes
-/// that bypass the log.
+/// Returns the number of log files that a tuned store recycles. It is 0 for writes that bypass the log, because
+/// RocksDB refuses those with recycled logs.
 fn recycled_logs(config: &EngineConfig) -> usize {
     if config.durability == Durability::None { 0 } else { 4 }
 }

@@ -1,7 +1,7 @@
 //! The libFuzzer driver: `DRUMLIN_FUZZ=block cargo +nightly fuzz run decoder fuzz/corpus/block`.
 //!
-//! The targets are those of `drumlin_torture::fuzz`. Half of the mutated inputs have their checksums mended, so that
-//! the search gets behind them.
+//! The targets are those of `drumlin_torture::fuzz`. Half of the mutated inputs get valid checksums, so that the
+//! search reaches the code behind the checksum tests.
 
 #![no_main]
 

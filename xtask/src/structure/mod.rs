@@ -2,8 +2,8 @@
 //!
 //! Prints one line per metric: import cycles between files, modules that may import everything, fields and methods of
 //! the open store, functions and lines over their limits, lines per file and per design page, and type names with
-//! more than one definition. `--circles` lists each cycle with its files; `--long` lists the functions over the
-//! limit.
+//! more than one definition. `--circles` lists each cycle with its files. `--folders` lists the imports between the
+//! folders of one crate. `--long` lists the functions over the limit.
 
 use crate::tidy::architecture::{Architecture, Reach};
 use crate::tidy::functions;

@@ -1,21 +1,21 @@
-//! Rule *experiments*: what programs embed does not contain what only tests and experiments need.
+//! Rule *experiments*: the library that programs embed contains no code that only tests and experiments need.
 //!
-//! The features `experiments` and `testing` hold that: the policy `chaos`, simulated disks and the like. A build of the
-//! whole workspace has them, since cargo joins the features that the crates ask for, so no such build shows what a
-//! program gets. This rule reads the manifests instead, of the engine and of all crates that the crate table lets it
-//! depend on:
+//! Such code (the policy `chaos`, simulated disks and the like) requires one of the features `experiments` and
+//! `testing`. A build of the whole workspace enables both, since cargo unifies the features that the crates request.
+//! So such a build does not show what a program gets. This rule reads manifests instead: those of the engine and of
+//! all crates that the crate table lets it depend on.
 //!
-//! 1. their default features do not lead to either;
-//! 2. no dependency enables either, and neither does the list that the workspace's crates share. Development
-//!    dependencies may enable `testing` alone, so that the tests of each of these crates run without `experiments`;
-//! 3. the test hooks of the public API have the attribute for `testing`.
+//! 1. Their default features enable neither feature, also not through other features.
+//! 2. No dependency enables either feature, and neither does the workspace's list of shared dependencies. Development
+//!    dependencies may enable `testing` alone, so that the tests of each of these crates run without `experiments`.
+//! 3. The test hooks of the public API have the attribute for `testing`.
 
 use super::architecture::Architecture;
 use super::finding::Finding;
 use super::repository::Repository;
 use crate::toml::{self, Entry};
 
-/// Features that programs must not get unasked.
+/// Features that a program must not get unless it requests them.
 const FEATURES: [&str; 2] = ["experiments", "testing"];
 /// Test hooks of the public API: the file, and the line that the attribute `#[cfg(feature = "testing")]` precedes.
 const HOOKS: [(&str, &str); 5] = [
@@ -25,7 +25,7 @@ const HOOKS: [(&str, &str); 5] = [
     ("crates/drumlin/src/options/macros.rs", "pub fn random("),
     ("crates/drumlin/src/repair/mod.rs", "pub fn repair_in("),
 ];
-/// What programs embed.
+/// Crate that programs embed.
 const EMBEDDED: &str = "drumlin";
 
 pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
@@ -83,7 +83,7 @@ fn embedded(architecture: &Architecture) -> Vec<&str> {
     names
 }
 
-/// Returns whether `entry` is a dependency with one of the features that it may not have.
+/// Returns whether `entry` is a dependency that enables a forbidden feature, or that cannot be read.
 fn enables(entry: &Entry) -> bool {
     let mut parts = entry.section.split('.');
     let list = parts.find(|part| part.ends_with("dependencies"));
@@ -98,7 +98,7 @@ fn enables(entry: &Entry) -> bool {
     }
 }
 
-/// Returns the default features if they lead to one of the features, or if they cannot be read.
+/// Returns the entry of the default features if they enable a forbidden feature, or if they cannot be read.
 fn default(entries: &[Entry]) -> Option<&Entry> {
     let of = |name: &str| entries.iter().find(|entry| entry.section == "features" && entry.key == name);
     let default = of("default")?;

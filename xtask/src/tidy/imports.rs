@@ -35,7 +35,7 @@ pub(crate) fn check(repository: &Repository, architecture: &Architecture) -> Vec
     findings
 }
 
-/// The table of folders names each folder of the engine once, and nothing else.
+/// Checks that the table of folders names each folder of the engine once, and nothing else.
 fn check_folders(repository: &Repository, architecture: &Architecture) -> Vec<Finding> {
     let inside = |path: &String| path.strip_prefix(ENGINE).is_some_and(|rest| rest.ends_with("/mod.rs"));
     let sources = repository.sources.iter().map(|source| &source.path).filter(|path| inside(path));

@@ -12,10 +12,10 @@
 //! | circles | `graph` | no circle of imports between the files of a crate |
 //! | crates | `crates` | crates depend only in the directions of the crate table |
 //! | experiments | `experiments` | programs get nothing that only tests and experiments need |
-//! | size | `size` | files and inline test modules stay short; listed offenders only shrink |
+//! | size | `size` | files, inline test modules, functions and lines stay short; listed offenders only shrink |
 //! | unsafe | `fence` | `unsafe` appears only in fenced files, each with its SAFETY note |
 //! | door | `door` | files, threads and time come from the environment; pure crates stay `no_std` |
-//! | essay, names, unfinished | `words` | every file has an essay; one word per role; no unfinished code |
+//! | essay, names, words, unfinished | `words` | each file has an essay; one word per role; no idioms; finished code |
 //! | links | `links` | relative links in documents have existing targets |
 //! | tables | `tables` | documents hold no measured tables that were typed by hand |
 //!

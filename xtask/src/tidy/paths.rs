@@ -1,4 +1,4 @@
-//! Paths named in a file: `use crate::a::{b, c as d}`, `super::e::f()`, `std::sync::Mutex`.
+//! Paths that a file names: `use crate::a::{b, c as d}`, `super::e::f()`, `std::sync::Mutex`.
 //!
 //! From each token that can start a path (`crate`, `super`, `self`, or a crate's name), the code follows the `::`
 //! chain and expands use trees in braces. It resolves `super` and `self` against the file's own module, so the rules

@@ -1,9 +1,9 @@
 //! Rule *tables*: measured tables are generated from the result files in `docs/results/`, never typed by hand.
 //!
-//! A typed figure stays when the build that it measured is gone. The rule refuses a table if two or more cells of one
-//! row are *measured*. Such a cell holds numbers, units and separators alone, and at least one number has a decimal
-//! point, a percent sign or a unit. One such cell is permitted, and so is a number in a sentence or in code: tables of
-//! limits, options and reasons have those.
+//! A typed figure goes stale when the code changes. The rule refuses a table if two or more cells of one row are
+//! *measured*. Such a cell contains only numbers, units and separators, and at least one number has a decimal point,
+//! a percent sign or a unit. A single such cell is permitted, and so is a number in a sentence or in code, since
+//! tables of limits, options and reasons have those.
 //!
 //! The rule reads README.md and its siblings, `docs/` and `docs/design/`. Pages in `docs/results/` are generated.
 //! Headers and code blocks do not count.
@@ -16,14 +16,15 @@ const AT_ROOT: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CON
 /// Folders whose documents the rule reads, without their subfolders.
 const FOLDERS: [&str; 2] = ["docs", "docs/design"];
 
-/// Units of time, size and rate. A rate is two of them with a slash between. Without B, which is also a phase.
+/// Units of time, size and rate. A rate is two of them with a slash between. B is omitted, because it also names a
+/// phase.
 const UNITS: [&str; 18] = [
     "ns", "us", "µs", "ms", "s", "min", "h", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "op", "ops",
     "x",
 ];
-/// What may stand between numbers and units. Bold digits are digits.
+/// Characters that may stand between numbers and units. They include `*`, so bold digits count as digits.
 const SEPARATORS: &str = " .,;:()/+-–±%×~<>=*";
-/// Least number of measured cells in a row of a measured table. One figure beside a reason is no such table.
+/// Minimum number of measured cells in a row of a measured table. A single figure beside its reason is permitted.
 const MEASURED_CELLS: usize = 2;
 
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
@@ -44,7 +45,7 @@ fn is_read(path: &str) -> bool {
 fn measured_tables(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut in_block = false;
-    // Rows count from the line of dashes below the header on, up to the first measured one.
+    // Rows count from below the line of dashes, up to the first measured row of the table.
     let mut in_body = false;
     for (at, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {

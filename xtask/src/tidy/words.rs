@@ -1,4 +1,4 @@
-//! Rules *essay*, *names* and *unfinished*: opening essays, names of roles, and finished code.
+//! Rules *essay*, *names*, *words* and *unfinished*: opening essays, names of roles, plain words, and finished code.
 //!
 //! - Every Rust file opens with `//!`: its purpose, its method and its invariants.
 //! - Each role has one word. The words that ARCHITECTURE.md rules out appear in no type name and no file name.
