@@ -369,8 +369,8 @@ impl Store {
     }
 
     /// Returns the files of `tree` that no reader needs once `memtables` are flushed, because a range tombstone in them
-    /// covers the whole file. They are dropped without being read, so deleting a range can free a full disk. Files that
-    /// a compaction has claimed stay.
+    /// covers the whole file. They are dropped without being read, so deleting a range can free a full disk. Files of
+    /// which a compaction has claimed a part stay: its output would bring back what the tombstone has deleted.
     fn covered_files(
         &self,
         control: &mut Control,
@@ -386,10 +386,11 @@ impl Store {
             return Vec::new();
         };
         let view = entry.view();
-        let free: BTreeSet<(TableId, &Key)> = view
+        // The view divides a file at the bounds of claims. So only a file of which nothing is claimed has its bounds.
+        let free: BTreeSet<(TableId, &Key, Option<&Key>)> = view
             .files()
             .filter(|(_, _, file)| file.state == FileState::Free)
-            .map(|(_, _, file)| (file.table, &file.bounds.start))
+            .map(|(_, _, file)| (file.table, &file.bounds.start, file.bounds.end.as_ref()))
             .collect();
         // A snapshot taken between the file's entries and the tombstone still sees them.
         let Readers { snapshots, .. } = self.snapshots.readers(|| self.files.unix_micros());
@@ -402,7 +403,9 @@ impl Store {
                     && !is_seen(file.min_seq, tombstone.seq)
             })
         };
-        let files = tree.files().filter(|(_, _, file)| free.contains(&(file.id(), &file.bounds.start)));
+        let is_free =
+            |file: &FileMeta| free.contains(&(file.id(), &file.bounds.start, file.bounds.end.as_ref()));
+        let files = tree.files().filter(|(_, _, file)| is_free(file));
         // One edit removes them, with their value files. Compactions drop the others.
         let mut left = MAX_CHANGES / 4;
         let covered = files.filter(|(_, _, file)| is_covered(file)).take_while(|(_, _, file)| {
@@ -466,7 +469,8 @@ impl FlushMark {
 mod tests {
     use crate::api::db::Db;
     use drumlin_env::MemEnv;
-    use drumlin_types::Seq;
+    use drumlin_types::contract::{CompactionPolicy, Decision, Plan, PolicyInput, Take};
+    use drumlin_types::{Key, KeyRange, Seq};
 
     #[test]
     fn a_large_flush_into_small_files_fits_into_one_edit() {
@@ -515,5 +519,58 @@ mod tests {
         keys.set_option("flush_bytes", "64KiB").expect("a live option");
         assert_eq!(keys.state.to_flush(&view, |_| true).len(), 1, "each memtable is flushed alone");
         assert!(keys.state.runs_to_come(&view) > sealed as f64);
+    }
+
+    /// A policy that plans to compact the middle of each table of level 0 into level 1.
+    #[derive(Debug)]
+    struct TakesTheMiddle;
+
+    impl CompactionPolicy for TakesTheMiddle {
+        fn name(&self) -> String {
+            "tiering:10".to_owned()
+        }
+
+        fn decide(&mut self, input: &PolicyInput<'_>) -> Decision {
+            let range =
+                KeyRange::new(Key::new(&1000_u32.to_be_bytes()), Some(Key::new(&2000_u32.to_be_bytes())));
+            let files = input.tree.files().filter(|(level, _, file)| *level == 0 && file.is_takeable());
+            let middle =
+                |table| Plan::new(vec![Take { table, range: range.clone() }], 1, "middle".to_owned());
+            Decision { plans: files.map(|(_, _, file)| middle(file.table)).collect(), ..Decision::default() }
+        }
+    }
+
+    /// A running compaction has claimed a part of a file. If the file were dropped, the output would bring back what
+    /// the range tombstone has deleted, once no older version protects the tombstone.
+    #[test]
+    fn a_file_stays_while_a_compaction_has_a_part_of_it() {
+        let db = Db::builder("/s").env(MemEnv::new(5).env()).open().expect("open");
+        let keys = db.keyspace_with("k", &[("compaction", "tiering:10")]).expect("a keyspace");
+        for n in 0..3000_u32 {
+            keys.put(n.to_be_bytes(), [7; 100]).expect("a put");
+        }
+        db.flush().expect("flush");
+        db.wait_idle().expect("idle");
+        keys.delete_range::<&[u8]>(..).expect("a range delete");
+        let covered = || {
+            let view = keys.state.view();
+            let memtables: Vec<_> = view.memtables().cloned().collect();
+            let mut control = keys.store.control.lock();
+            let claims = control.keyspaces[0].flight.tickets.len();
+            (claims, keys.store.covered_files(&mut control, &keys.state, &view.tree, &memtables).len())
+        };
+        assert_eq!(covered(), (0, 1), "nothing is claimed");
+        {
+            let mut control = keys.store.control.lock();
+            control.keyspaces[0].set_policy(Box::new(TakesTheMiddle));
+            control.keyspaces[0].call_policy_soon();
+        }
+        // Background steps are taken around operations.
+        let claimed = (0..1000_u32).map(|n| (keys.get(n.to_be_bytes()).expect("a get"), covered()).1);
+        assert_eq!(
+            claimed.into_iter().find(|(claims, _)| *claims > 0),
+            Some((1, 0)),
+            "its middle is claimed"
+        );
     }
 }
