@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 pub(crate) const EACH: u64 = 64;
 /// Number of keys kept of each kind.
 const KEYS: usize = 256;
+/// Number of bytes that are kept of a key. Keys choose runs and files, for which a prefix is enough, and looked-up keys
+/// have no limit.
+const MOST_KEY_BYTES: usize = 1 << 10;
 /// With fewer wanted keys than this, written keys are added.
 const FEW_KEYS: usize = 64;
 /// Interval between two readings of the counters, in microseconds.
@@ -142,7 +145,7 @@ struct Keys {
 
 impl Keys {
     fn keep(&mut self, key: &[u8]) {
-        let key = Key::new(key);
+        let key = Key::new(&key[..key.len().min(MOST_KEY_BYTES)]);
         match self.ring.get_mut(self.next) {
             Some(place) => {
                 let old = std::mem::replace(place, key.clone());

@@ -60,6 +60,18 @@ fn all_are_counted_and_one_in_sixty_four_is_sampled() {
     assert_eq!(keys, kept);
 }
 
+/// Samples take little memory, however long the keys are.
+#[test]
+fn a_prefix_of_a_long_key_is_kept() {
+    let meter = Meter::new(&fresh_store());
+    for n in 0..1000u32 {
+        meter.keep_sampled_key(OperationKind::Point, &[&n.to_be_bytes()[..], &[7; 1 << 20]].concat());
+    }
+    let keys = meter.keys[OperationKind::Point as usize].lock();
+    assert_eq!((keys.ring.len(), keys.sorted.len()), (KEYS, KEYS));
+    assert!(keys.ring.iter().all(|key| key.len() == MOST_KEY_BYTES));
+}
+
 #[test]
 fn a_thread_that_turns_from_keyspace_to_keyspace_is_counted_by_its_samples() {
     let store = fresh_store();
