@@ -5,6 +5,7 @@ pub(crate) mod cache_padded;
 pub(crate) mod cursor;
 pub(crate) mod decisions;
 pub(crate) mod dir_lock;
+pub(crate) mod dir_sync;
 #[expect(unsafe_code, reason = "shared pointers without reference counts")]
 pub(crate) mod epoch;
 pub(crate) mod error;

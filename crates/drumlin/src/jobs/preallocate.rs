@@ -45,7 +45,11 @@ impl Lane for PreallocationLane {
                 Step::Idle
             }
             Err(error) => {
-                self.store.background_failed("log", &error);
+                match self.store.commit_lock.directory.entries.failure() {
+                    // Tables may have lost their names too.
+                    Some(failure) => self.store.poison(&failure),
+                    None => self.store.background_failed("log", &error),
+                }
                 Step::Idle
             }
         }

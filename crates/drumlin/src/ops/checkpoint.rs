@@ -117,7 +117,7 @@ impl Store {
         made.check_lock(path)?;
         made.pointer = true;
         let header = ManifestHeader { number: log.0 + 1, store: self.files.filter_seed };
-        ManifestFile::create(&self.files.env, path.to_owned(), header, &edit)?;
+        ManifestFile::create(directory.entries, header, &edit)?;
         Ok(())
     }
 

@@ -99,12 +99,14 @@ pub(super) fn assemble(mut found: Opening<'_>) -> Result<(Arc<Store>, Recovered)
     let mut replayed = replay_log(&found)?;
     let obsolete = Arc::new(Obsolete::default());
     let lock = Arc::new(DirLock::new(found.lock.take()));
-    let mut log = begin_log(&found, &replayed.recovered, &obsolete, &lock, &mut numbers)?;
+    let log_number = LogNumber(numbers.fresh());
     let sampling = fresh_store();
     let cache = Arc::new(BlockCache::with_epochs(sizes.cache, obsolete.epochs.clone()));
     let values = ValueFiles::new(found.env.clone(), found.dir.clone(), cache.clone());
-    let mut keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log.number, &sampling)?;
+    let mut keyspaces = keyspaces(&found, &mut replayed.targets, &obsolete, &values, log_number, &sampling)?;
     let lifetimes = Arc::new(lifetimes(&found, &mut keyspaces));
+    // Options that this build refuses have failed by now, so that such opens leave no segment.
+    let mut log = begin_log(&found, &replayed.recovered, &obsolete, &lock, log_number)?;
     let (writer, marks) =
         begin_manifest(&found, &keyspaces, &lifetimes, &log, replayed.last_seq, &mut numbers)?;
     // The sync of the directory before `CURRENT` points to the new manifest covers the log segment too.
@@ -198,13 +200,12 @@ fn begin_log(
     recovered: &Recovered,
     obsolete: &Arc<Obsolete>,
     lock: &Arc<DirLock>,
-    numbers: &mut FileNumbers,
+    number: LogNumber,
 ) -> Result<NewLog> {
     let Opening { env, dir, options, entries, .. } = found;
     let budget = Arc::new(DiskBudget::new(options.disk_budget, obsolete.clone()));
     let segment_bytes = options.segment_bytes();
     let directory = LogDirectory::new(env.clone(), dir.clone(), segment_bytes, budget, lock.clone());
-    let number = LogNumber(numbers.fresh());
     let header = recovered.next_header(number);
     let len =
         |n: LogNumber| entries.iter().find(|e| e.name == FileName::Log(n).to_string()).map_or(0, |e| e.len);
@@ -286,7 +287,8 @@ fn begin_manifest(
     last_seq: Seq,
     numbers: &mut FileNumbers,
 ) -> Result<(ManifestFile, HighWaterMarks)> {
-    let Opening { env, dir, options, manifest, .. } = found;
+    let Opening { env, options, manifest, .. } = found;
+    let entries = log.directory.entries.clone();
     let number = numbers.fresh();
     let oldest = keyspaces.states.iter().filter_map(|keyspace| keyspace.first_log()).min();
     let oldest = oldest.filter(|_| !drumlin_types::bug!("log-floor-too-high"));
@@ -304,10 +306,10 @@ fn begin_manifest(
     };
     let header = |number| ManifestHeader { number, store: manifest.store };
     let writer = match found.read_only {
-        true => ManifestFile::read_only(env, dir.clone(), header(manifest.number)),
+        true => ManifestFile::read_only(entries, header(manifest.number)),
         false => {
             let edit = snapshot(&keyspaces.controls, options, &manifest.carried, &marks, lifetimes);
-            ManifestFile::create(env, dir.clone(), header(number), &edit)?
+            ManifestFile::create(entries, header(number), &edit)?
         }
     };
     Ok((writer, marks))

@@ -18,7 +18,7 @@
 use crate::base::SET_ASIDE;
 use crate::base::error::{Error, Result};
 use crate::base::event::Event;
-use crate::disk::{sync_dir, unlink};
+use crate::disk::unlink;
 use crate::store::Store;
 use crate::table::{BlockCache, Table};
 use crate::version::value_files;
@@ -100,7 +100,7 @@ pub(super) fn remove(store: &Arc<Store>, entries: &[DirEntry], recovered: &Recov
     // A removed file that comes back after a power loss is removed again. But a dropped segment must not come back: a
     // repair without a manifest could confuse its records with later ones that got the same sequence numbers.
     match has_set_aside || !recovered.dropped.is_empty() {
-        true => sync_dir(&store.files.env, &store.files.dir),
+        true => store.sync_dir(),
         false => Ok(()),
     }
 }

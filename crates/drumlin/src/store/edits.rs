@@ -228,7 +228,7 @@ impl Store {
     pub(crate) fn replace_manifest(&self, control: &mut Control) -> Result<()> {
         let header = ManifestHeader { number: self.files.fresh_number(), ..control.manifest.header() };
         let snapshot = self.snapshot_edit(control);
-        match ManifestFile::create(&self.files.env, self.files.dir.clone(), header, &snapshot) {
+        match ManifestFile::create(self.commit_lock.directory.entries.clone(), header, &snapshot) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut control.manifest, manifest);
                 self.note_floor(&snapshot);

@@ -6,7 +6,6 @@
 use super::Store;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::metrics::Counters;
-use crate::disk::sync_dir;
 use drumlin_types::Seq;
 
 impl Store {
@@ -51,7 +50,7 @@ impl Store {
     /// if a later sync succeeds, so a failure poisons the store. A sync that got no file descriptor did nothing, and
     /// only fails this call.
     pub(crate) fn sync_dir(&self) -> Result<()> {
-        let synced = sync_dir(&self.files.env, &self.files.dir);
+        let synced = self.commit_lock.directory.entries.sync();
         if let Err(error) = &synced
             && error.kind() != ErrorKind::TooManyFiles
         {

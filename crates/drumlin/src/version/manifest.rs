@@ -14,8 +14,10 @@
 
 use super::state::{ManifestState, RefusedEdit};
 use crate::base::dir_lock::check_file;
+use crate::base::dir_sync::DirSync;
 use crate::base::error::{Error, ErrorKind, Result};
-use drumlin_env::{Env, File, FileKind, Note};
+use drumlin_env::sync::Arc;
+use drumlin_env::{File, FileKind, Note};
 use drumlin_format::log::Vouched;
 use drumlin_format::manifest::{self, Edit, MAX_CHANGES, ManifestHeader, ManifestWriter as Encoder};
 use drumlin_format::names::FileName;
@@ -29,8 +31,8 @@ const REWRITE_GROWTH: u64 = 4;
 
 /// The manifest, open for appending unless the store is read-only.
 pub(crate) struct ManifestFile {
-    env: Env,
-    dir: PathBuf,
+    /// Syncs of its directory.
+    entries: Arc<DirSync>,
     path: PathBuf,
     /// File of the manifest; `None` in a store that was opened read-only.
     file: Option<File>,
@@ -55,15 +57,15 @@ pub(crate) struct CheckedEdit {
 }
 
 impl ManifestFile {
-    /// Writes a manifest that starts with `snapshot`, and points `CURRENT` to it.
+    /// Writes a manifest that starts with `snapshot` into the directory of `entries`, and points `CURRENT` to it.
     pub(crate) fn create(
-        env: &Env,
-        dir: PathBuf,
+        entries: Arc<DirSync>,
         header: ManifestHeader,
         snapshot: &Edit,
     ) -> Result<ManifestFile> {
-        let path = dir.join(FileName::Manifest(header.number).to_string());
-        let written = ManifestFile::write(env, dir, header, snapshot);
+        let path = entries.dir().join(FileName::Manifest(header.number).to_string());
+        let env = entries.env().clone();
+        let written = ManifestFile::write(entries, header, snapshot);
         if written.as_ref().is_err_and(Error::is_shortage) {
             // If this fails, the next open removes what is left of the file.
             let _ = env.fs().unlink(&path, FileKind::Manifest);
@@ -71,11 +73,11 @@ impl ManifestFile {
         written
     }
 
-    fn write(env: &Env, dir: PathBuf, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestFile> {
-        let path = dir.join(FileName::Manifest(header.number).to_string());
+    fn write(entries: Arc<DirSync>, header: ManifestHeader, snapshot: &Edit) -> Result<ManifestFile> {
+        let path = entries.dir().join(FileName::Manifest(header.number).to_string());
         let fail = |what: &str, e| Error::io(&path, what, e);
-        let file =
-            env.fs().create(&path, FileKind::Manifest).map_err(|e| fail("cannot create the manifest", e))?;
+        let created = entries.env().fs().create(&path, FileKind::Manifest);
+        let file = created.map_err(|e| fail("cannot create the manifest", e))?;
         let state = ManifestState::of_snapshot(snapshot).map_err(RefusedEdit::into_error)?;
         let (mut encoder, mut bytes) = Encoder::create(header);
         for changes in snapshot.changes.chunks(MAX_CHANGES) {
@@ -90,8 +92,7 @@ impl ManifestFile {
         let snapshot_bytes = encoder.offset();
         let file = Some(file);
         let writer = ManifestFile {
-            env: env.clone(),
-            dir,
+            entries,
             path,
             file,
             header,
@@ -103,19 +104,18 @@ impl ManifestFile {
             torn: false,
         };
         if !drumlin_types::bug!("no-manifest-dir-sync") {
-            writer.sync_dir()?;
+            writer.entries.sync()?;
         }
         writer.point()?;
         Ok(writer)
     }
 
-    /// Creates a writer for the manifest `header` in `dir` that refuses every edit.
-    pub(crate) fn read_only(env: &Env, dir: PathBuf, header: ManifestHeader) -> ManifestFile {
-        let path = dir.join(FileName::Manifest(header.number).to_string());
+    /// Creates a writer for the manifest `header` in the directory of `entries` that refuses every edit.
+    pub(crate) fn read_only(entries: Arc<DirSync>, header: ManifestHeader) -> ManifestFile {
+        let path = entries.dir().join(FileName::Manifest(header.number).to_string());
         let (encoder, _) = Encoder::create(header);
         ManifestFile {
-            env: env.clone(),
-            dir,
+            entries,
             path,
             file: None,
             header,
@@ -128,17 +128,14 @@ impl ManifestFile {
         }
     }
 
-    fn sync_dir(&self) -> Result<()> {
-        self.env.fs().sync_dir(&self.dir).map_err(|e| Error::io(&self.dir, "cannot sync the directory", e))
-    }
-
     /// Points `CURRENT` to this manifest.
     fn point(&self) -> Result<()> {
-        let temp = self.dir.join(FileName::Temp(self.header.number).to_string());
-        let target = self.dir.join(FileName::Pointer.to_string());
+        let (env, dir) = (self.entries.env(), self.entries.dir());
+        let temp = dir.join(FileName::Temp(self.header.number).to_string());
+        let target = dir.join(FileName::Pointer.to_string());
         let fail = |what: &str, e| Error::io(&temp, what, e);
-        let fs = self.env.fs();
-        self.env.note(Note::PointerTo { manifest: &self.path });
+        let fs = env.fs();
+        env.note(Note::PointerTo { manifest: &self.path });
         let content = Pointer { manifest: self.header.number, synced: self.encoder.offset() }.encode();
         let write = || {
             let file = fs.create(&temp, FileKind::Pointer).map_err(|e| fail("cannot create CURRENT", e))?;
@@ -149,7 +146,7 @@ impl ManifestFile {
         write().inspect_err(|_| drop(fs.unlink(&temp, FileKind::Pointer)))?;
         // From here on a crash may leave the new manifest in use, so a failure is never reported as a mere lack of disk
         // space.
-        self.sync_dir().map_err(|error| error.with_kind(ErrorKind::Io))
+        self.entries.sync().map_err(|error| error.with_kind(ErrorKind::Io))
     }
 
     /// Checks `edit` with the code that recovery uses, and encodes it. A refused edit changes nothing. An accepted edit
@@ -196,7 +193,7 @@ impl ManifestFile {
             let error = fail("cannot write to the manifest", error);
             self.torn = error.kind() == ErrorKind::NoSpace;
             if self.torn {
-                self.env.note(Note::EditRefused);
+                self.entries.env().note(Note::EditRefused);
             }
             return Err(error);
         }

@@ -24,8 +24,9 @@
 
 use super::budget::DiskBudget;
 use crate::base::dir_lock::{DirLock, check_file};
+use crate::base::dir_sync::DirSync;
 use crate::base::error::{Error, ErrorKind, Result};
-use drumlin_env::sync::{Arc, Mutex, atomic};
+use drumlin_env::sync::{Arc, atomic};
 use drumlin_env::{DirEntry, Env, File, FileKind};
 use drumlin_format::log::{SEGMENT_HEADER_LEN, SegmentHeader};
 use drumlin_format::names::FileName;
@@ -120,13 +121,12 @@ pub(crate) struct LogDirectory {
     pub(crate) budget: Arc<DiskBudget>,
     /// Lock that keeps other processes out of the directory.
     lock: Arc<DirLock>,
-    /// Error of the first failed sync of the directory. After it the set of durable directory entries is unknown,
-    /// whatever later syncs return.
-    unnamed: Mutex<Option<Error>>,
+    /// Syncs of the directory.
+    pub(crate) entries: Arc<DirSync>,
 }
 
-/// Capacity of the first segment after an open, in bytes, if the disk budget has no space for a whole one.
-const LEAST_FIRST: u64 = 64 << 10;
+/// Capacity of the first segment after an open, in bytes, if the disk or its budget has no space for a whole one.
+pub(super) const LEAST_FIRST: u64 = 64 << 10;
 
 impl LogDirectory {
     pub(crate) fn new(
@@ -136,7 +136,8 @@ impl LogDirectory {
         budget: Arc<DiskBudget>,
         lock: Arc<DirLock>,
     ) -> LogDirectory {
-        LogDirectory { env, dir, segment_bytes, budget, lock, unnamed: Mutex::new(None) }
+        let entries = Arc::new(DirSync::new(env.clone(), dir.clone()));
+        LogDirectory { env, dir, segment_bytes, budget, lock, entries }
     }
 
     /// Returns an error if the directory lock was lost.
@@ -245,17 +246,7 @@ impl LogDirectory {
         if drumlin_types::bug!("no-log-dir-sync") {
             return Ok(());
         }
-        let mut unnamed = self.unnamed.lock();
-        if let Some(error) = &*unnamed {
-            return Err(error.clone());
-        }
-        let synced = self.env.fs().sync_dir(&self.dir);
-        synced.map_err(|e| Error::io(&self.dir, "cannot sync the directory", e)).inspect_err(|error| {
-            // A sync that got no file descriptor did nothing. Any other failure leaves the entries in doubt.
-            if error.kind() != ErrorKind::TooManyFiles {
-                *unnamed = Some(error.clone());
-            }
-        })
+        self.entries.sync()
     }
 
     /// Makes the directory entries of `segments` durable, if they are not yet.
