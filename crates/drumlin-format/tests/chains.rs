@@ -56,6 +56,27 @@ fn records_follow_each_other_over_segments() {
     assert_eq!(next.base, 3 * RECORD);
 }
 
+/// Each open begins a segment. Those of opens that were interrupted before the first write are not kept.
+#[test]
+fn segments_without_records_at_the_end_are_dropped() {
+    let first = || segment(1, 0, None, &[(1, 0), (2, 0)]);
+    let base = 2 * RECORD;
+    let chained = [first(), segment(2, base, Some((1, 2)), &[]), segment(3, base, Some((2, 2)), &[])];
+    let (replayed, recovered) = sequences(chained).expect("sound");
+    assert_eq!((replayed, recovered.replayed.clone()), (vec![1, 2], vec![LogNumber(1)]));
+    assert_eq!((recovered.dropped.clone(), recovered.torn), (vec![LogNumber(3), LogNumber(2)], false));
+    let next = recovered.next_header(LogNumber(4));
+    assert_eq!((next.base, next.predecessor.map(|before| before.number)), (base, Some(LogNumber(1))));
+    // The next segment takes their place, also if they could not be removed.
+    let kept = [first(), segment(2, base, Some((1, 2)), &[]), segment(4, base, Some((1, 2)), &[(3, base)])];
+    let (replayed, recovered) = sequences(kept).expect("sound");
+    assert_eq!((replayed, recovered.replayed), (vec![1, 2, 3], vec![LogNumber(1), LogNumber(4)]));
+    // The floor may name the first one.
+    let (_, recovered) =
+        sequences([segment(1, 0, None, &[]), segment(2, 0, Some((1, 0)), &[])]).expect("sound");
+    assert_eq!((recovered.replayed, recovered.dropped), (vec![LogNumber(1)], vec![LogNumber(2)]));
+}
+
 #[test]
 fn sequence_numbers_never_fall() {
     let message = damage([segment(1, 0, None, &[(1, 0), (3, 0), (2, 0)])]);

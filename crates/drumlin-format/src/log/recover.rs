@@ -17,6 +17,9 @@
 //! counts. Marks of the older one are compared only with the position where it began, since the log has continued from
 //! there.
 //!
+//! Segments at the end of the chain that hold no record are dropped too. Each open begins a segment, so a store whose
+//! opens are interrupted, one after the other, would otherwise gather segments.
+//!
 //! Invariants: a record is replayed only after all records before it. Recovering twice gives the same result. At most
 //! one segment is in memory at a time. Recovery writes nothing.
 
@@ -171,7 +174,10 @@ pub fn recover<R: Replay>(
     let chain = chain(&found, floor)?;
     let mut recovered = Recovered::default();
     let stop = replay_chain(&chain, &mut recovered, replay)?;
-    for segment in found.iter().filter(|segment| !recovered.replayed.contains(&segment.number)) {
+    let not_replayed = |segment: &&FoundSegment| !recovered.replayed.contains(&segment.number);
+    let dropped: Vec<&FoundSegment> = found.iter().filter(not_replayed).collect();
+    drop_empty(&chain, &mut recovered);
+    for segment in dropped {
         judge_dropped(segment, &found, stop.as_ref(), recovered.end, replay)?;
         recovered.dropped.push(segment.number);
         if segment.header.is_none() && !segment.is_blank {
@@ -309,6 +315,20 @@ fn replay_chain<R: Replay>(
         }
     }
     Ok(stop)
+}
+
+/// Drops the last replayed segments as long as they hold no record, but never the first of the chain, which the floor
+/// may name.
+fn drop_empty(chain: &[SegmentHeader], recovered: &mut Recovered) {
+    if recovered.torn {
+        return;
+    }
+    while let [_, .., last] = recovered.replayed[..]
+        && chain.iter().any(|header| header.number == last && header.base == recovered.end)
+    {
+        recovered.replayed.pop();
+        recovered.dropped.push(last);
+    }
 }
 
 /// Returns the last segment: its beginning if that holds its close record, otherwise all of it.

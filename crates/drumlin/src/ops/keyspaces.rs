@@ -196,7 +196,23 @@ impl Store {
         // Releases finished outputs of its compactions that waited for earlier installs.
         self.install_ready(&state);
         self.charge_trees();
+        // The drop is durable. If this fails, the next flush or open releases the segments.
+        let _ = self.release_log_of_dropped();
         self.background.progressed();
+        Ok(())
+    }
+
+    /// Releases the log segments that only a dropped keyspace kept. Otherwise a store whose disk budget the log has
+    /// used up would refuse writes for ever: it has nothing to flush, and only flushes release segments.
+    fn release_log_of_dropped(&self) -> Result<()> {
+        self.sync_log_starts()?;
+        let mut control = self.control.lock();
+        let floor = self.log_floor(&[]);
+        // The segments no longer tell the last sequence number.
+        let changes = vec![Change::LogFloor(floor), Change::LastSeq(self.log.durable_seq())];
+        self.append_edit(&mut control, Edit { changes }, || {})?;
+        drop(control);
+        self.release_log(floor);
         Ok(())
     }
 
