@@ -46,7 +46,7 @@ impl EngineKind for Lmdb {
     fn lacks(&self, config: &EngineConfig) -> Option<String> {
         let has_limit = config.memory_bytes < LEAST_MEMORY;
         let io = (config.io == Io::Direct).then(|| "LMDB has no direct I/O".to_owned());
-        io.or_else(|| has_limit.then(|| "LMDB has no limit of its memory".to_owned()))
+        io.or_else(|| has_limit.then(|| "LMDB cannot limit its memory".to_owned()))
     }
 
     fn lacks_for(&self, demands: Demands) -> Option<String> {

@@ -233,7 +233,7 @@ pub trait Engine: Send + Sync {
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()>;
     /// Deletes all keys in `[_from, _to)`.
     fn delete_range(&self, _from: &[u8], _to: &[u8], _durability: Durability) -> Result<()> {
-        Err("it cannot delete a range".to_owned())
+        Err("the engine has no range deletes".to_owned())
     }
     /// Adds the operand to the number under `key` without reading it. Both are eight bytes in little-endian order.
     fn merge(&self, _key: &[u8], _operand: &[u8], _durability: Durability) -> Result<()> {

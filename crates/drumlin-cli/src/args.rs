@@ -432,7 +432,7 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// Print also policy calls that changed nothing besides their plans, which have lines of their own
+    /// Also print policy calls that did nothing but make plans; plans are always printed
     #[arg(long)]
     pub(crate) all: bool,
 

@@ -37,7 +37,7 @@ pub struct AsDbBench {
     #[arg(long = "num", value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
 
-    /// Number of reads of one pass for --benchmarks; there are two counted passes [default: by benchmark]
+    /// Reads per pass for --benchmarks; lookups and seeks make two counted passes [default: by benchmark]
     #[arg(long = "reads", value_name = "N", value_parser = numbers::count)]
     pub reads: Option<u64>,
 }
@@ -69,8 +69,8 @@ pub struct Common {
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = numbers::threads)]
     pub threads: u32,
 
-    /// Rate of calls per second of all threads together, even if earlier calls are unfinished; latency is measured
-    /// from the intended start. Loads that only prepare other phases are not paced [default: unlimited]
+    /// Calls per second over all threads (open loop): a call is due even if earlier calls are unfinished, and its
+    /// latency counts from its due time. Loads that only prepare other phases have no limit [default: unlimited]
     #[arg(long, global = true, value_name = "OPS", value_parser = numbers::rate)]
     pub rate: Option<f64>,
 
@@ -89,7 +89,8 @@ pub struct Common {
     /// Memory for block cache, memtables, filters and indexes together, such as 1GiB [default: by family; 3GiB for
     /// micro and ycsb]
     ///
-    /// Of RocksDB it is the block cache; its memtables, indexes and filters come on top, except with rocksdb-pinned.
+    /// For RocksDB this is the size of the block cache; its memtables, indexes and filters come on top, except with
+    /// rocksdb-pinned.
     #[arg(long, global = true, value_name = "BYTES", value_parser = numbers::memory)]
     pub memory: Option<u64>,
 
@@ -119,7 +120,7 @@ pub struct Common {
     #[arg(long, global = true, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
 
-    /// Durability of writes [default: buffered, as RocksDB with its log and without sync]
+    /// Durability of writes [default: buffered, like RocksDB with its WAL and sync = false]
     #[arg(long, global = true, value_enum)]
     pub durability: Option<Durability>,
 
@@ -160,7 +161,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Leave samples and decisions out of the report, for a file that is kept
+    /// Omit samples and decisions from the reports, to keep the files small
     #[arg(long, global = true)]
     pub brief: bool,
 
@@ -172,7 +173,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "FILE")]
     pub tsv: Option<PathBuf>,
 
-    /// Show no progress on a terminal; elsewhere none is shown
+    /// Do not show progress; it is shown on a terminal only
     #[arg(long, global = true)]
     pub quiet: bool,
 }
@@ -204,17 +205,17 @@ pub enum Family {
     /// Replay recorded requests
     #[command(after_help = "Example: bench trace block trace.csv.zst --expand-4k")]
     Trace(TraceArgs),
-    /// Run the dynamic phases on the engine with the clock of a disk model; results are exactly reproducible
+    /// Run the dynamic phases on the engine in the virtual time of a simulated disk; results are exactly reproducible
     #[command(after_help = "Example: bench paced I --policies arce,leveling:10")]
     Paced(PacedArgs),
-    /// The best fixed settings for each phase of a plan, beside the adaptive policy; on the clock of `bench paced`
+    /// Compare the adaptive policy with the best fixed setting of each phase, in the virtual time of `bench paced`
     #[command(after_help = "Example: bench oracle I --entries 22000")]
     Oracle(OracleArgs),
-    /// Read cost of queues and a hot counter as a function of entries deleted or operands merged before
+    /// Read cost of queues by number of deleted entries, and of a hot counter by number of merge operands
     #[command(after_help = "Example: bench deleted queue-pop --depths 1000,10000")]
     Deleted(DeletedArgs),
-    /// Unneeded blocks a lookup of each filter mode, counted on a simulated disk, beside the best division of the same
-    /// bits; --bits defaults to 4
+    /// Count unneeded block reads per lookup for each filter mode, on a simulated disk, and compare them with the best
+    /// allocation of the same bits; --bits defaults to 4
     #[command(
         after_help = "Example: bench allotment --modes uniform,mnemosyne+ --bits 4 --empty 1 --dist normal"
     )]
@@ -272,7 +273,7 @@ pub struct MicroArgs {
     /// Number of entries [default: 10 million; 1 million with --scale quick, or if no name is given]
     #[arg(long, value_name = "N", value_parser = numbers::count)]
     pub num: Option<u64>,
-    /// Seconds of a phase of reads beside a writer, unless --reads is given [default: 20, less for under a million
+    /// Seconds of phases with a concurrent writer, unless --reads is given [default: 20, less for under a million
     /// entries]
     #[arg(long, value_name = "S", conflicts_with = "reads", value_parser = numbers::seconds)]
     pub duration: Option<f64>,
@@ -292,7 +293,7 @@ pub struct MicroArgs {
     /// Write rate of the concurrent writer in bytes per second; 1e6 is a megabyte
     #[arg(long, value_name = "B/s", default_value_t = 2e6, value_parser = numbers::rate)]
     pub write_rate: f64,
-    /// Skew of the entries that reads and overwrites choose (zipf, such as 0.99) [default: uniform]
+    /// Zipf skew of the keys that reads and overwrites draw, such as 0.99 [default: uniform]
     #[arg(long, value_name = "T", value_parser = numbers::theta)]
     pub theta: Option<f64>,
 }
@@ -477,7 +478,7 @@ pub struct PacedArgs {
     /// Memtable size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = numbers::count)]
     pub flush_bytes: u64,
-    /// Policies to run; the others are compared with the first
+    /// Policies to run; results are shown relative to the first
     #[arg(long, value_delimiter = ',', value_name = "POLICY,..", default_value = "arce,1-leveling:static")]
     pub policies: Vec<String>,
     /// Report reads by the number of extra runs they met, and the depth of the tree
@@ -536,7 +537,7 @@ pub struct AllotmentArgs {
     /// Numbers of reading threads
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     pub readers: Vec<u64>,
-    /// What happens on the way: nothing, shift (the looked-up keys move) or restart (a restart and a switch of the
+    /// Event during the run: nothing, shift (the looked-up keys move) or restart (a restart and a switch of the
     /// compaction policy)
     #[arg(long, value_name = "EVENT", default_value = "nothing", value_parser = ["nothing", "shift", "restart"])]
     pub event: String,
@@ -545,10 +546,10 @@ pub struct AllotmentArgs {
 /// Arguments of the `gate` family.
 #[derive(Args, Debug)]
 pub struct GateArgs {
-    /// Overwrite the file with the measured values; lines that move need --reason
+    /// Overwrite the file with the measured values; figures outside their tolerance need --reason
     #[arg(long)]
     pub update: bool,
-    /// Reason for the lines that --update moves; with --only, each line can get its own
+    /// Reason to record for figures that --update changes; use --only to record different reasons
     #[arg(long, value_name = "TEXT", requires = "update")]
     pub reason: Option<String>,
     /// Run only cases whose name contains NAME; it is an error if there is none
@@ -557,7 +558,8 @@ pub struct GateArgs {
     /// Measure counts only, without instructions
     #[arg(long)]
     pub counts: bool,
-    /// Check that the gate notices a regression: each case does PERCENT more work than it reports, and each must move
+    /// Test the gate itself: each case does PERCENT more work than it reports, and the gate must notice it in every
+    /// case
     #[arg(long, value_name = "PERCENT", conflicts_with = "update")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
     pub regress: Option<u64>,

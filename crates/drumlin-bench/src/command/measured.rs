@@ -67,7 +67,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
             if let Some(path) = common.json.as_ref().filter(|path| !is_special(path))
                 && let Err(what) = keep_unfinished(&report, so_far, done, path)
             {
-                note(&format!("warning: the results so far are not kept: {what}"));
+                note(&format!("warning: intermediate results cannot be saved: {what}"));
             }
             Ok(())
         })

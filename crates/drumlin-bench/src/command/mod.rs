@@ -123,7 +123,7 @@ fn paced_setup(
         return Err(format!("{name} has no meaning here: one client runs on a simulated disk; see --help"));
     }
     if let Some((name, _)) = common.set.iter().find(|(name, _)| options.contains(&name.as_str())) {
-        return Err(format!("--set {name}: it is what the run varies"));
+        return Err(format!("--set {name}: not allowed, because the run itself varies this option"));
     }
     let least = paced::Setup::default();
     Ok(paced::Setup {

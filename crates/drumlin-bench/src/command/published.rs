@@ -108,7 +108,7 @@ impl Targets {
         // A run that has just ended may have removed the lock file between its creation and its lock here.
         let inode = |found: io::Result<fs::Metadata>| found.map(|found| found.ino()).ok();
         if is_locked || inode(file.metadata()) != inode(fs::metadata(&lock)) {
-            return Err(format!("{}: another run is going to write it", path.display()));
+            return Err(format!("{}: another running benchmark will write it", path.display()));
         }
         self.0.push((file, lock));
         let probe = with_suffix(path, ".new");

@@ -75,7 +75,10 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
     let origin = Origin { rustc: rustc_version(), processor: crate::measure::machine::processor() };
     let judged = args.update || known.origin == origin;
     if watched && !judged {
-        say!("the file is of {:?}, this is {origin:?}: instructions are not judged", known.origin);
+        say!(
+            "the file was measured on {:?}, this is {origin:?}: instructions are shown and not judged",
+            known.origin
+        );
     }
     // The file names one machine, so instructions of several cannot be mixed.
     let is_whole = cases.len() == CASES.len() || known.figures.is_empty();
@@ -90,7 +93,9 @@ fn compare(args: &GateArgs, prefix: &[&str]) -> Result<bool> {
         let reason = match &args.reason {
             Some(reason) => reason,
             None if moved > 0 => {
-                return Err(format!("{moved} lines move: give the reason with --reason TEXT"));
+                return Err(format!(
+                    "{moved} figures are outside their tolerance: give the reason with --reason TEXT"
+                ));
             }
             None => "",
         };

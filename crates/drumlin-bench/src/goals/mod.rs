@@ -37,7 +37,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         );
     }
     if let Some(flag) = without_effect(common) {
-        return Ended::Usage(format!("{flag}: the goals have settings of their own"));
+        return Ended::Usage(format!("{flag} has no effect here: the goals have fixed settings"));
     }
     let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
     let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();

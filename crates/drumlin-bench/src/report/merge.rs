@@ -38,7 +38,7 @@ pub fn duplicate(phases: &[PhaseReport]) -> Option<String> {
     let second = usable.find(|phase| !seen.insert((&phase.name, &phase.engine, phase.round)))?;
     let PhaseReport { name, engine, round, .. } = second;
     Some(format!(
-        "{name} of {engine} is there twice in round {round}: no ratio can tell which of them to compare"
+        "duplicate phase {name} of {engine} in round {round}: it is not clear which of them ratios should take"
     ))
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((&*sets[1].phases[0], &sets[1].options), ("dynamic I A (slow)", &options("16m")));
         whole.phases.push(whole.phases[0].clone());
         let twice = duplicate(&whole.phases).expect("there twice");
-        assert!(twice.starts_with("dynamic I A of drumlin is there twice in round 1"), "{twice}");
+        assert!(twice.starts_with("duplicate phase dynamic I A of drumlin in round 1"), "{twice}");
         whole.phases[0].usable = false;
         assert_eq!(duplicate(&whole.phases), None, "a noisy run and its repetition");
     }

@@ -28,7 +28,7 @@ pub enum Update {
     /// Put the whole row without reading it.
     #[default]
     Whole,
-    /// Read the row first, as a store of whole rows must to change one field.
+    /// Read-modify-write: read the whole row, then write it.
     Field,
 }
 

@@ -68,10 +68,11 @@ pub(crate) enum SimKind {
     /// Compute write amplification and mean runs of leveling, tiering and the schedules of `vertiorizon` (Vertiorizon)
     ///
     /// A unit is one full flush. Columns of the table: writes = units written per flushed unit, flush included; joined
-    /// = the same where a flush joins its merge, as in the paper; runs = mean number of runs; most = most runs; excess
-    /// = writes beyond those of the weighted schedules at the same mean number of runs, in percent, or `-` outside
-    /// their range. `weighted` are the schedules of `vertiorizon`, `Algorithm 1` and `2` those of the paper as printed,
-    /// and `horizontal` the optimal ones for the same bounds. A cycle of the engine has at most 4096 units.
+    /// = the same if a flush is part of the merge that follows it, as in the paper; runs = mean number of runs; most
+    /// = most runs; excess = writes beyond those of the weighted schedules at the same mean number of runs, in percent,
+    /// or `-` outside their range. `weighted` are the schedules of `vertiorizon`, `Algorithm 1` and `2` those of the
+    /// paper as printed, and `horizontal` the optimal ones for the same bounds. A cycle of the engine has at most 4096
+    /// units.
     ///
     /// Reproduces figure 10a of the Vertiorizon paper.
     #[command(after_help = "Example: drumlin sim growth --units 1000 --html page.html")]

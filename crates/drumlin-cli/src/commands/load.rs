@@ -41,7 +41,7 @@ pub(super) fn open(args: &LoadArgs) -> Result<Input> {
     let format = args.format.or_else(|| LoadFormat::of_name(&args.file)).ok_or_else(|| {
         let file = if args.file == "-" { "stdin" } else { &args.file };
         let known = "--format tsv, csv, jsonl or deb822";
-        Failure::Usage(format!("the format of {file} is not known from a name: give it with {known}"))
+        Failure::Usage(format!("the name of {file} does not tell its format: give it with {known}"))
     })?;
     let named = args.named();
     if named.is_some() && format == LoadFormat::Deb822 {

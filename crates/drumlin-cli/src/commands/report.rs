@@ -125,7 +125,7 @@ pub(super) fn stats(store: &dyn Store, args: &ReportArgs, out: &mut Output<'_>) 
     }
     out.flush()?;
     if hidden > 0 {
-        note(&format!("stats: {hidden} more are 0 (--json prints them)"));
+        note(&format!("stats: {hidden} metrics are 0 and not shown (--json prints all)"));
     }
     Ok(Verdict::Fine)
 }

@@ -68,7 +68,7 @@ impl Line {
 
 pub(super) fn values(args: &ValuesArgs, out: &mut Output<'_>) -> Outcome {
     if let Some(target) = args.targets.iter().find(|target| !(1.05..=10.0).contains(*target)) {
-        return Err(Failure::Usage(format!("--target {target}: a target is within 1.05 and 10")));
+        return Err(Failure::Usage(format!("--target {target}: must be 1.05 to 10")));
     }
     if args.keys.saturating_mul(args.updates.max(MIXED_PER_KEY)) > MOST_WRITES {
         return Err(Failure::Usage(format!("more than {MOST_WRITES} writes: lower --keys or --updates")));

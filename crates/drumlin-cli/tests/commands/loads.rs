@@ -50,8 +50,8 @@ fn a_bad_line_is_named_with_what_was_written_before_it() {
         assert!(told.contains(said), "{line}: {told}");
     }
     for (line, said) in [
-        ("load db -", "the format of stdin is not known from a name"),
-        ("load db bad.bin", "the format of bad.bin is not known from a name"),
+        ("load db -", "the name of stdin does not tell its format"),
+        ("load db bad.bin", "the name of bad.bin does not tell its format"),
         ("load db Packages --key id", "--key is for csv, tsv and jsonl"),
     ] {
         let told = bench.complaint(2, line);
