@@ -17,7 +17,7 @@
 use arc_swap::ArcSwap;
 use drumlin_env::sync::{
     Arc, Mutex,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 use drumlin_types::{Seq, bug};
 use std::collections::BTreeMap;
@@ -47,6 +47,8 @@ pub(super) struct CombinedOperands {
     by_key: ArcSwap<BTreeMap<Box<[u8]>, Arc<CombinedOperand>>>,
     update: Mutex<()>,
     bytes: AtomicUsize,
+    /// Whether the operator could not combine two operands. It is then not asked again: mostly it has no partial merge.
+    cannot: AtomicBool,
 }
 
 impl CombinedOperands {
@@ -55,6 +57,7 @@ impl CombinedOperands {
             by_key: ArcSwap::from_pointee(BTreeMap::new()),
             update: Mutex::new(()),
             bytes: AtomicUsize::new(0),
+            cannot: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +72,15 @@ impl CombinedOperands {
     pub(super) fn get(&self, key: &[u8], snapshot: Seq) -> Option<Arc<CombinedOperand>> {
         let combined = self.by_key.load().get(key).cloned();
         combined.filter(|combined| combined.high <= snapshot || bug!("combined-newer-than-snapshot"))
+    }
+
+    /// Returns whether a combined operand of `key` would be kept. Otherwise a lookup need not combine its operands.
+    pub(super) fn wants(&self, key: &[u8]) -> bool {
+        if key.len() > LONGEST || self.cannot.load(Relaxed) {
+            return false;
+        }
+        let by_key = self.by_key.load();
+        by_key.len() < MOST || by_key.contains_key(key)
     }
 
     /// Combines the operands of `key` in `chain`, newest first, with `below`, whose operands directly precede them in
@@ -93,8 +105,9 @@ impl CombinedOperands {
         let mut operand = below.map_or_else(|| oldest.to_vec(), |combined| combined.operand.clone());
         for (_, newer) in rest.iter().rev() {
             match combine(&operand, newer) {
-                Some(next) if next.len() <= LONGEST && key.len() <= LONGEST => operand = next,
-                _ => return,
+                Some(next) if next.len() <= LONGEST => operand = next,
+                Some(_) => return,
+                None => return self.cannot.store(true, Relaxed),
             }
         }
         let Some(_update) = self.update.try_lock() else { return };
@@ -109,5 +122,28 @@ impl CombinedOperands {
         self.bytes.fetch_add(more + operand.len().saturating_sub(before), Relaxed);
         by_key.insert(key.into(), Arc::new(CombinedOperand { low, high: *high, operand }));
         self.by_key.store(Arc::new(by_key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lookups ask first, so that they do not combine operands in vain each time.
+    #[test]
+    fn what_would_not_be_kept_is_not_wanted() {
+        let chain: [(Seq, &[u8]); 3] = [(3, b"c"), (2, b"b"), (1, b"a")];
+        let join = |older: &[u8], newer: &[u8]| Some([older, newer].concat());
+        let combined = CombinedOperands::new();
+        for n in 0..MOST as u32 {
+            assert!(combined.wants(&n.to_be_bytes()));
+            combined.keep(&n.to_be_bytes(), &chain, None, join);
+        }
+        assert_eq!(combined.get(&[0; 4], 3).expect("kept").operand, b"abc");
+        assert!(!combined.wants(b"one more key") && combined.wants(&[0; 4]));
+        assert!(!CombinedOperands::new().wants(&[0; LONGEST + 1]));
+        let cannot = CombinedOperands::new();
+        cannot.keep(b"key", &chain, None, |_, _| None);
+        assert!(!cannot.wants(b"key"), "the operator has no partial merge");
     }
 }

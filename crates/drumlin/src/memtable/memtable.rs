@@ -152,6 +152,11 @@ impl Ranges {
 }
 
 impl Memtable {
+    /// Returns whether a combined operand of `key` would be kept.
+    pub(crate) fn wants_combined(&self, key: &[u8]) -> bool {
+        self.combined.wants(key)
+    }
+
     /// Returns the combined operand of `key` for a reader at `snapshot`.
     pub(crate) fn combined_operand(&self, key: &[u8], snapshot: Seq) -> Option<Arc<CombinedOperand>> {
         self.combined.get(key, snapshot)

@@ -82,7 +82,8 @@ impl MemSource<'_> {
                 }
             }
         }
-        let Some(operator) = self.operator.filter(|_| chain.len() >= LONG) else { return };
+        let is_wanted = || chain.len() >= LONG && self.memtable.wants_combined(key);
+        let Some(operator) = self.operator.filter(|_| is_wanted()) else { return };
         if let Some(postponed) = self.postponed {
             postponed.set(true);
         } else {
