@@ -49,11 +49,19 @@ pub(crate) struct MergeRules {
     /// The keyspace's merge operator.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
     /// Reads values that operands are merged into from value files.
-    pub(crate) pointers: Option<Arc<PointerReader>>,
+    pub(crate) bases: Option<BaseReader>,
     /// Range tombstones of the inputs, clipped to the key range.
     pub(crate) tombstones: Fragmented,
     /// Length from which on a value is large, so that the history of its key is kept.
     pub(crate) large: u64,
+}
+
+/// Reads base values of merges from value files.
+pub(crate) struct BaseReader {
+    pub(crate) read: Arc<PointerReader>,
+    /// Bytes that may still be read; the last value may exceed them. No disk space is reserved for the results, and the
+    /// old values are freed after the results are written.
+    pub(crate) left: u64,
 }
 
 impl MergeRules {
@@ -432,8 +440,7 @@ impl<C: Cursor> MergeStream<C> {
         }
         self.hiding = Some(stripe).filter(|_| !matches!(base, Base::Unknown));
         if self.rules.guard.is_contiguous(&self.key, newest, oldest) {
-            base = self.read_base(base, &operands);
-            (operands, base) = self.combine(operands, base)?;
+            (operands, base) = self.merge_into_base(operands, base)?;
         }
         if self.counts.operator_panics >= MAX_PANICS {
             self.rules.operator = None;
@@ -449,18 +456,26 @@ impl<C: Cursor> MergeStream<C> {
         Ok(())
     }
 
-    /// Replaces a value pointer by its value if operands can be merged into it. A value that cannot be read stays where
-    /// it is, and the operands stay too.
-    fn read_base(&self, base: Base, operands: &[Owned]) -> Base {
-        let (Base::Pointer(entry), Some(read)) = (&base, &self.rules.pointers) else { return base };
+    /// Merges operands into `base`, which may be in a value file. If the operator refuses, the base stays there.
+    fn merge_into_base(&mut self, operands: Vec<Owned>, base: Base) -> Result<(Vec<Owned>, Base)> {
+        let Some(value) = self.read_base(&base, &operands) else { return self.combine(operands, base) };
+        let (operands, merged) = self.combine(operands, Base::Value(value))?;
+        let is_unchanged =
+            matches!((&merged, &base), (Base::Value(new), Base::Pointer(old)) if new.seq == old.seq);
+        Ok((operands, if is_unchanged { base } else { merged }))
+    }
+
+    /// Returns the value that a value pointer leads to if operands can be merged into it. A value that cannot be read,
+    /// or whose result may find no disk space, stays where it is, and the operands stay too.
+    fn read_base(&mut self, base: &Base, operands: &[Owned]) -> Option<Owned> {
+        let (Base::Pointer(entry), Some(bases)) = (base, &mut self.rules.bases) else { return None };
         // The value does not expire, so only operands that do not expire are merged into it.
-        if operands.last().is_none_or(|oldest| oldest.kind != Kind::Merge) {
-            return base;
+        if bases.left == 0 || operands.last().is_none_or(|oldest| oldest.kind != Kind::Merge) {
+            return None;
         }
-        match read(&self.key, entry.seq, &entry.value, ValueRead::Merge) {
-            Ok(value) => Base::Value(Owned { seq: entry.seq, kind: Kind::Put, value: value.to_vec() }),
-            Err(_) => base,
-        }
+        let value = (bases.read)(&self.key, entry.seq, &entry.value, ValueRead::Merge).ok()?;
+        bases.left = bases.left.saturating_sub(value.len() as u64);
+        Some(Owned { seq: entry.seq, kind: Kind::Put, value: value.to_vec() })
     }
 
     /// Merges operands of the current key, newest first, into `base`, and combines the rest. Returns what is left of

@@ -224,7 +224,7 @@ pub(crate) fn merge_memtables(
         tombstones.extend(memtable.range_tombstones().iter().cloned());
     }
     let rules = MergeRules {
-        pointers: None,
+        bases: None,
         readers: store.snapshots.readers(|| store.files.unix_micros()),
         guard: DropGuard::for_piece(&tree_view(tree, &Flight::default()), &[], &KeyRange::all()),
         operator: keyspace.operator.clone(),

@@ -10,7 +10,7 @@ use crate::base::cursor::Cursor;
 use crate::base::error::{Error, Result};
 use crate::base::rangedel::{Fragmented, RangeTombstone};
 use crate::compaction::executor::{Finished, InputCount, MergeJob, Progress};
-use crate::compaction::merge::MergeRules;
+use crate::compaction::merge::{BaseReader, MergeRules};
 use crate::compaction::scheduler::PieceStart;
 use crate::compaction::view::tree_view;
 use crate::filter::{MergeScope, MergedInputs, MergedPart};
@@ -150,8 +150,11 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
         files = entry.view().projected().live();
     }
     let guard = DropGuard::for_piece(&files, &piece.inputs, &piece.range);
+    let values = value_files(parts.iter().map(|part| &part.file));
+    // Without value files nothing is read, and nothing has to be looked up.
+    let room = if values.is_empty() { 0 } else { store.room_for_merged_values() };
     let rules = MergeRules {
-        pointers: Some(keyspace.pointers.clone()),
+        bases: Some(BaseReader { read: keyspace.pointers.clone(), left: room }),
         readers: store.snapshots.readers(|| store.files.unix_micros()),
         guard,
         operator: keyspace.operator.clone(),
@@ -160,7 +163,6 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
     };
     let expected = parts.iter().map(|part| part.entries).sum();
     let bytes = parts.iter().map(|part| part.file.counts.part(part.entries).bytes).sum();
-    let values = value_files(parts.iter().map(|part| &part.file));
     let reached = if values.is_empty() { BTreeMap::new() } else { value_bytes(&parts) };
     let mut spec = store.output_spec(
         &keyspace,

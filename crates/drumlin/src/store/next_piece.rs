@@ -96,9 +96,20 @@ impl Store {
     /// copies, so under a disk budget the number is small. It is a share of the space that flushes and running
     /// compactions, this piece included, leave free: several pieces may copy at the same time.
     pub(crate) fn room_for_copies(&self) -> u64 {
+        self.unreserved_space().min(self.share_of_disk(FILE_SHARE)).min(MOST_COPIED)
+    }
+
+    /// Returns how many bytes of values in value files one piece may merge operands into. The results are new values,
+    /// for which no space is reserved; 0 while disk space is short.
+    pub(crate) fn room_for_merged_values(&self) -> u64 {
+        if self.health.lacks_space() { 0 } else { self.unreserved_space() }
+    }
+
+    /// Returns the part for one slot of the space that flushes and running compactions leave free.
+    fn unreserved_space(&self) -> u64 {
         let spare = self.space_for_compactions();
         let left = spare.saturating_sub(self.control.lock().reserved(spare));
-        (left / self.slots.count().max(1) as u64).min(self.share_of_disk(FILE_SHARE)).min(MOST_COPIED)
+        left / self.slots.count().max(1) as u64
     }
 
     /// Returns the largest length of a table. It is small under a disk budget, so that a compaction, which works in key

@@ -149,7 +149,7 @@ impl Model {
             input.insert(KEYS[*key], *seq, *kind, value);
         }
         let rules = MergeRules {
-            pointers: None,
+            bases: None,
             readers: Readers { snapshots: self.snapshots.clone(), now_micros: self.now },
             guard: DropGuard::new(&outside, &everywhere()),
             operator: Some(self.operator.clone()),
@@ -254,7 +254,7 @@ fn histories(versions: &[(Seq, Kind, u8)], snapshots: &[Seq], deleted: Option<Se
     }
     let tombstones = deleted.map(|seq| RangeTombstone { range: everywhere(), seq });
     let rules = MergeRules {
-        pointers: None,
+        bases: None,
         readers: Readers {
             snapshots: snapshots.iter().map(|seq| ReadPoint { seq: *seq, micros: 0 }).collect(),
             now_micros: 0,
@@ -311,7 +311,7 @@ fn the_list_of_dropped_versions_is_bounded() {
     let input = Memtable::new(LogNumber(1), 5);
     (1..=1000).for_each(|seq| input.insert(b"key", seq, Kind::Put, b"value"));
     let rules = MergeRules {
-        pointers: None,
+        bases: None,
         readers: Readers { snapshots: Vec::new(), now_micros: 0 },
         guard: DropGuard::new(&[], &everywhere()),
         operator: None,
@@ -326,4 +326,51 @@ fn the_list_of_dropped_versions_is_bounded() {
     assert_eq!(dropped.len(), super::MOST_SUPERSEDED);
     let last = dropped.last().and_then(|last| last.history).expect("it has the rest");
     assert_eq!(last.writes + dropped.len() as u64, 999);
+}
+
+/// An operator that refuses all operands.
+struct Refuses;
+
+impl MergeOperator for Refuses {
+    fn name(&self) -> &str {
+        "refuses"
+    }
+
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// A value in a value file is copied only if an operand is merged into it, and only as far as disk space allows.
+#[test]
+fn a_separated_base_stays_in_its_file_unless_it_is_merged() {
+    let compact = |operator: Arc<dyn MergeOperator>, left: u64| {
+        let input = Memtable::new(LogNumber(1), 5);
+        for key in [b"a", b"b", b"c"] {
+            input.insert(key, 2, Kind::Merge, b"operand");
+            input.insert(key, 1, Kind::PutPointer, b"where");
+        }
+        let read: Arc<PointerReader> = Arc::new(|_, _, _, _| Ok(Slice::from(&b"ten bytes."[..])));
+        let rules = MergeRules {
+            bases: Some(BaseReader { read, left }),
+            readers: Readers { snapshots: Vec::new(), now_micros: 0 },
+            guard: DropGuard::new(&[], &everywhere()),
+            operator: Some(operator),
+            tombstones: Fragmented::new(Vec::new()),
+            large: 1,
+        };
+        let mut cursor = Arc::new(input).cursor();
+        cursor.seek_first().expect("a memtable");
+        let mut stream = MergeStream::new(cursor, rules);
+        let mut kinds = Vec::new();
+        while stream.advance().expect("sound entries") {
+            kinds.push(stream.kind());
+        }
+        kinds
+    };
+    let (put, kept) = (Kind::Put, [Kind::Merge, Kind::PutPointer]);
+    assert_eq!(compact(Arc::new(Marks), u64::MAX), [put; 3]);
+    assert_eq!(compact(Arc::new(Marks), 11), [&[put, put], &kept[..]].concat(), "20 bytes were read");
+    assert_eq!(compact(Arc::new(Marks), 0), [kept; 3].concat());
+    assert_eq!(compact(Arc::new(Refuses), u64::MAX), [kept; 3].concat());
 }
