@@ -169,7 +169,7 @@ mod tests {
         write_json(&other, &twice).expect("a file");
         assert!(
             read_report(&other)
-                .is_err_and(|what| what.contains("twice.json: dynamic I A of drumlin is there twice"))
+                .is_err_and(|what| what.contains("twice.json: duplicate phase dynamic I A of drumlin"))
         );
         let refused = write_json(dir.path(), &made_up()).expect_err("it is a directory");
         assert!(refused.contains(&dir.path().display().to_string()), "{refused}");

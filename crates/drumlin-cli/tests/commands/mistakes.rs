@@ -161,6 +161,8 @@ fn odd_keys_values_and_paths_come_back_as_they_were() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("value of {unescaped}"), "{key}");
     }
     assert_eq!(bench.ends(0, "count db"), "6\n");
+    // A command that writes little may end before its store has flushed anything.
+    bench.ends(0, "compact db");
     assert!(bench.ends(0, "tree db --files").contains("(empty) .. "));
 }
 
