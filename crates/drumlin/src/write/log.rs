@@ -7,8 +7,8 @@
 //! [`sync`](super::sync) tracks which part of the log is durable.
 
 use super::budget::LogShare;
-use super::segment::{HEADER_LEN, LEAST_FIRST, LogDirectory, Segment, Stored, map};
-use crate::base::error::{Error, ErrorKind, Result};
+use super::segment::{HEADER_LEN, LogDirectory, Segment, Stored, map};
+use crate::base::error::{Error, Result};
 use drumlin_env::File;
 use drumlin_env::sync::Arc;
 use drumlin_format::log::{Predecessor, SegmentHeader};
@@ -104,13 +104,7 @@ impl LogTail {
         capacity: u64,
         older: Vec<(LogNumber, u64)>,
     ) -> Result<LogTail> {
-        // A store on a full disk must still open: its user may have to delete something.
-        let (made, capacity) = match directory.make_first(header, capacity) {
-            Err(error) if error.kind() == ErrorKind::NoSpace && capacity > LEAST_FIRST => {
-                (directory.make_first(header, LEAST_FIRST)?, LEAST_FIRST)
-            }
-            made => (made?, capacity),
-        };
+        let made = directory.make_first(header, capacity)?;
         let segment = Arc::new(Segment::begun(&made, header.base));
         map(segment.file()?, false)?;
         let mut tail = LogTail::after(header, segment, capacity, older);

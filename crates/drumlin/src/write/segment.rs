@@ -126,7 +126,7 @@ pub(crate) struct LogDirectory {
 }
 
 /// Capacity of the first segment after an open, in bytes, if the disk or its budget has no space for a whole one.
-pub(super) const LEAST_FIRST: u64 = 64 << 10;
+const LEAST_FIRST: u64 = 64 << 10;
 
 impl LogDirectory {
     pub(crate) fn new(
@@ -150,9 +150,12 @@ impl LogDirectory {
     }
 
     /// Returns the capacity of the first segment after an open, in bytes, given that `held` bytes of tables and log are
-    /// on disk. A store whose disk budget is used up must still open.
+    /// on disk. A store must still open if its disk budget or the disk is full: its user may have to delete something.
+    /// A whole segment leaves as much space again for the manifest and the flush of what is replayed.
     pub(crate) fn first_capacity(&self, held: u64) -> u64 {
-        match self.budget.allows(held + HEADER_LEN + self.segment_bytes) {
+        let whole = HEADER_LEN + self.segment_bytes;
+        let free = self.env.fs().free_space(&self.dir).unwrap_or(u64::MAX);
+        match self.budget.allows(held + whole) && free / 2 >= whole {
             true => self.segment_bytes,
             false => self.segment_bytes.min(LEAST_FIRST),
         }
