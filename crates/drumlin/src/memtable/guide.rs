@@ -171,7 +171,13 @@ impl Guide {
     fn add_to_leaf(&self, arena: &Arena, leaf: &SlotBlock, node: NodeRef<'_>) {
         let count = leaf.count();
         let slot = leaf.slots_before(&node.place(), count);
-        if slot < count && leaf.node(slot) == node {
+        // A rebuild from the list may have given the node a slot already: in this leaf, or as the first of a new leaf
+        // on the right, whose range begins with it.
+        let is_known = match slot < count {
+            true => leaf.node(slot) == node,
+            false => leaf.right.get().is_some_and(|right| right.low() == node),
+        };
+        if is_known {
             return;
         }
         let missed = leaf.missed.load(Acquire);
@@ -314,6 +320,15 @@ impl Guide {
         }
         assert_eq!(self.edge.get().map(Target::block), row.last().map(|leaf| Target::block(leaf)));
         census
+    }
+
+    /// Returns the first nodes of all leaves but the first.
+    pub(super) fn lows(&self) -> Vec<NodeRef<'_>> {
+        let mut leaf = self.root();
+        while leaf.level > 0 {
+            leaf = leaf.child(0);
+        }
+        core::iter::successors(leaf.right.get(), |leaf| leaf.right.get()).map(SlotBlock::low).collect()
     }
 
     /// Restores the guide to its state before the first split, as seen by a reader that was stopped there.

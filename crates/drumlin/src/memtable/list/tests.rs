@@ -187,6 +187,21 @@ fn stale_neighbours_will_do() {
     answers_are_right(&list, &[10, 15, 16, 17, 20, 25, 30], STYLES[0].1);
 }
 
+/// Another writer may rebuild a leaf between the link of a node and its slot, and begin a new leaf with the node. The
+/// node then gets no second slot in the leaf before.
+#[test]
+fn the_first_node_of_a_leaf_gets_no_second_slot() {
+    for (name, style) in STYLES {
+        let list = List::new();
+        insert_all(&list, &shuffled(COUNT), style);
+        let before = list.guide.check();
+        let lows = list.guide.lows();
+        assert!(!lows.is_empty(), "{name}: one leaf");
+        lows.into_iter().for_each(|low| list.show_to_guide(low, list.guide.spot(&low.place())));
+        assert_eq!(list.guide.check(), before, "{name}");
+    }
+}
+
 /// Four writers collide: order and shape hold, and most nodes have slots.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
