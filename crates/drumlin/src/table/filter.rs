@@ -1,7 +1,10 @@
 //! Filter of an open table, as lookups use it.
 //!
-//! Only verified bytes may rule a key out. A lookup reads the first filter module from the file when it is not in
-//! memory. It skips a later module that is not in memory and reads it only at every sixteenth such miss.
+//! Only verified bytes may rule a key out. A lookup that finds a module not in memory reads it from the file or goes on
+//! without it. A read must pay off: it costs as much as the reads of several data blocks that the filter may save. The
+//! first miss of the first module reads it. After that a module is read at one miss in as many as its length holds
+//! [`BYTES_PER_MISS`], and a later module at most at one in [`LOAD_EVERY`]. So modules that evict each other cost at
+//! most about twice what lookups without them would.
 //!
 //! A damaged module is marked once and never read again. Lookups continue without it, `verify` reports it, and the
 //! next compaction of the table builds a new filter.
@@ -15,14 +18,17 @@ use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use drumlin_format::filter::{Method, may_contain};
 use drumlin_format::table::{FilterDescriptor, Handle};
 
-/// A later module that is not in memory is read at one in this many misses.
+/// A later module that is not in memory is read at one in this many misses or fewer.
 const LOAD_EVERY: u32 = 16;
+/// A module that is not in memory is read at one in as many misses as its length holds this. A device transfers that
+/// many bytes in about the time of one random read.
+pub(super) const BYTES_PER_MISS: u64 = 64 << 10;
 
 #[derive(Debug)]
 struct ModuleState {
     handle: Handle,
     probes: u8,
-    /// Number of lookups that did not find this module in memory.
+    /// Number of lookups that did not find this module in memory, among those that may have read it.
     missed: AtomicU32,
     damaged: AtomicBool,
     pointers: Pointers,
@@ -143,9 +149,13 @@ impl ModuleState {
         if !cache.admits(self.handle.sealed_len as usize) {
             return None;
         }
-        if number > 0
-            && !self.missed.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_multiple_of(LOAD_EVERY)
-        {
+        let missed = self.missed.fetch_add(1, Ordering::Relaxed);
+        let costs = u32::try_from(self.handle.sealed_len as u64 / BYTES_PER_MISS).unwrap_or(u32::MAX).max(1);
+        let pays = match number {
+            0 => missed.is_multiple_of(costs),
+            _ => missed.wrapping_add(1).is_multiple_of(costs.max(LOAD_EVERY)),
+        };
+        if !pays {
             return None;
         }
         match blocks.read_plain(self.handle) {

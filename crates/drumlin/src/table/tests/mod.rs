@@ -70,6 +70,7 @@ fn pointer(file: u64, len: u32) -> Vec<u8> {
 
 /// Table on its own simulated disk.
 struct Fixture {
+    id: TableId,
     mem: MemEnv,
     path: PathBuf,
     summary: TableSummary,
@@ -82,11 +83,21 @@ impl Fixture {
         options: TableOptions,
         filter: FilterSpec,
     ) -> Fixture {
+        Fixture::write_as(ID, versions, tombstones, options, filter)
+    }
+
+    fn write_as(
+        id: TableId,
+        versions: &Versions,
+        tombstones: &[(KeyRange, Seq)],
+        options: TableOptions,
+        filter: FilterSpec,
+    ) -> Fixture {
         let mem = MemEnv::new(1);
         let env = mem.env();
         env.fs().create_dir_all("/db".as_ref()).expect("room");
-        let path = PathBuf::from("/db").join(table_file_name(ID));
-        let mut writer = TableWriter::create(&env, &path, ID, options).expect("room");
+        let path = PathBuf::from("/db").join(table_file_name(id));
+        let mut writer = TableWriter::create(&env, &path, id, options).expect("room");
         let mut used: BTreeMap<ValueFileId, (u64, u64)> = BTreeMap::new();
         for ((key, Reverse(seq)), (kind, value)) in versions {
             writer.add(key, *seq, *kind, value, false).expect("in order");
@@ -102,13 +113,16 @@ impl Fixture {
             writer.add_range_tombstone(range.clone(), *seq).expect("not finished");
         }
         let summary = writer.finish(filter).expect("room");
-        Fixture { mem, path, summary }
+        Fixture { id, mem, path, summary }
     }
 
     fn open(&self, cache_bytes: usize) -> Result<Arc<Table>, Error> {
-        let cache = Arc::new(BlockCache::new(cache_bytes));
+        self.open_with(&Arc::new(BlockCache::new(cache_bytes)))
+    }
+
+    fn open_with(&self, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {
         let len = self.summary.file_len;
-        Table::open(&self.mem.env(), &self.path, ID, len, cache, SEED).map(Arc::new)
+        Table::open(&self.mem.env(), &self.path, self.id, len, Arc::clone(cache), SEED).map(Arc::new)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of lookups, ranks, sizes and cursors.
 
+use super::super::filter::BYTES_PER_MISS;
 use super::super::read_ahead::known_length;
 use super::*;
 use crate::base::cursor::Cursor;
@@ -331,6 +332,41 @@ fn a_filter_that_cannot_stay_is_not_fetched() {
         assert_eq!(table.get(&key, hash(&key), 9).expect("sound"), None);
     }
     assert_eq!(fixture.mem.io_index() - before, 100);
+}
+
+/// Two filters that do not fit into the cache together are not read at each lookup.
+#[test]
+fn filters_that_evict_each_other_are_seldom_read() {
+    let entry = |i: u32| (((2 * i).to_be_bytes().to_vec(), Reverse(1)), (Kind::Put, vec![1]));
+    let versions: Versions = (0..80_000).map(entry).collect();
+    let plain = options(4096, Compression::None);
+    let write = |id| Fixture::write_as(TableId(id), &versions, &[], plain, FilterSpec::from(20.0));
+    let fixtures = [write(12), write(13)];
+    let filter_bytes = fixtures[0].summary.properties.filter.bytes();
+    assert!((3..4).contains(&(filter_bytes / BYTES_PER_MISS)), "{filter_bytes} bytes");
+    let cache = Arc::new(BlockCache::new(filter_bytes as usize * 3 / 2));
+    let tables = fixtures.each_ref().map(|fixture| fixture.open_with(&cache).expect("sound"));
+    // A KiB takes a millisecond.
+    let clock = || fixtures.iter().map(|fixture| fixture.mem.env().clock().monotonic_micros()).sum::<u64>();
+    let read = |tables: &[Arc<Table>]| {
+        fixtures.iter().for_each(|fixture| fixture.mem.set_io_cost(0, 1_000_000));
+        let before = clock();
+        for i in 0..300u32 {
+            let key = ((i * 7919 % 160_000) | 1).to_be_bytes();
+            for table in tables {
+                assert_eq!(table.get(&key, hash(&key), 9).expect("sound"), None);
+            }
+        }
+        (clock() - before) / 1000 * 1024
+    };
+    let bytes = read(&tables);
+    // One miss in three reads the filter, the others a data block.
+    let most = 200 * filter_bytes + 400 * 2 * 4096;
+    assert!(bytes <= most, "{bytes} bytes read, {most} expected");
+    assert!(bytes >= 100 * filter_bytes, "{bytes}: the filters do not evict each other");
+    // A filter that fits is read once.
+    let bytes = read(&tables[..1]);
+    assert!(bytes < 2 * filter_bytes + 10 * 4096, "{bytes} bytes read");
 }
 
 #[test]
