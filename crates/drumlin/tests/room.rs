@@ -399,24 +399,29 @@ fn fill_and_free(
         }
         _ => {}
     }
+    let mut last = None;
     for _ in 0..20 {
         let flushed = if way == "write" { Ok(()) } else { db.flush() };
-        if flushed.and_then(|()| keys.put("a", "b")).is_ok() {
-            return Ok(());
-        }
+        let Err(error) = flushed.and_then(|()| keys.put("a", "b")) else { return Ok(()) };
+        last = Some(error);
         mem.advance(1_000_000);
         db.step_background(1000).expect("steps");
     }
     Err(format!(
-        "{policy}, {disk} of disk, {memory} of memory, {way}: full after {written} writes: {:?}",
-        db.flush()
+        "{policy}, {disk} of disk, {segment} a segment, {way}: full after {written} writes: {last:?}"
     ))
 }
 
 /// A disk budget that is small beside the memory budget: garbage in it is freed, whatever the policy.
 #[test]
 fn a_budget_below_the_memory_budget_frees_itself() {
-    let sizes = [["8MiB", "2MiB", "64KiB", "32KiB"], ["64MiB", "8MiB", "256KiB", "0"]];
+    let sizes = [
+        ["8MiB", "2MiB", "64KiB", "32KiB"],
+        ["64MiB", "8MiB", "256KiB", "0"],
+        ["64MiB", "8MiB", "2MiB", "0"],
+        ["64MiB", "8MiB", "1MiB", "0"],
+        ["64MiB", "12MiB", "2MiB", "0"],
+    ];
     let mut failures = Vec::new();
     for policy in ["arce", "leveling", "tiering:8", "universal"] {
         for size in sizes {
@@ -494,10 +499,10 @@ fn a_raised_budget_is_in_effect_at_once() {
     });
 }
 
-/// Opens a store of 8 MiB of disk with one keyspace under `policy`, and fills it with live data. Returns the number of
-/// keys.
-fn full_of_live_data(mem: &MemEnv, policy: &str) -> (Db, Keyspace, u32) {
-    let settings = [("memory_budget", "8MiB"), ("disk_budget", "8MiB"), ("log_segment_bytes", "256KiB")];
+/// Opens a store of 8 MiB of disk with one keyspace under `policy`, and log segments of `segment` bytes. Fills it with
+/// live data. Returns the number of keys.
+fn full_of_live_data(mem: &MemEnv, policy: &str, segment: &str) -> (Db, Keyspace, u32) {
+    let settings = [("memory_budget", "8MiB"), ("disk_budget", "8MiB"), ("log_segment_bytes", segment)];
     let builder = Db::builder("/s").env(mem.env());
     let builder = settings.iter().try_fold(builder, |b, (name, value)| b.set(name, value)).expect("options");
     let db = builder.open().expect("open");
@@ -531,12 +536,15 @@ fn persist(mem: &MemEnv, db: &Db, what: &str, write: impl Fn() -> drumlin::Resul
     panic!("{what} stays refused: {}", write().expect_err("refused"));
 }
 
-/// A store full of live data takes deletions of single keys until it has space again, whatever the policy.
+/// A store full of live data takes deletions of single keys until it has space again, whatever the policy. This holds
+/// also if the budget has space for four log segments of the size that was asked for.
 #[test]
 fn deleting_key_by_key_frees_a_store_full_of_live_data() {
-    for policy in ["arce", "leveling", "tiering:8", "universal"] {
+    let policies = ["arce", "leveling", "tiering:8", "universal"];
+    for (policy, segment) in policies.iter().flat_map(|p| [(p, "256KiB"), (p, "2MiB")]) {
         let mem = MemEnv::new(66);
-        let (db, keys, live) = full_of_live_data(&mem, policy);
+        let (db, keys, live) = full_of_live_data(&mem, policy, segment);
+        assert!(live > 100, "{policy}, {segment}: only {live} entries fit");
         for n in 0..live {
             persist(&mem, &db, &format!("{policy}: deletion {n} of {live}"), || keys.delete(n.to_be_bytes()));
         }
@@ -556,7 +564,7 @@ fn a_budget_lowered_below_its_use_is_reached_by_deleting() {
     for (policy, budget, bytes) in policies.iter().flat_map(|p| [(p, "4MiB", 4 << 20), (p, "6MiB", 6 << 20)])
     {
         let mem = MemEnv::new(67);
-        let (db, keys, live) = full_of_live_data(&mem, policy);
+        let (db, keys, live) = full_of_live_data(&mem, policy, "256KiB");
         db.set_option("disk_budget", budget).expect("lowered");
         persist(&mem, &db, policy, || keys.delete_range::<&[u8]>(..));
         for n in 0..live / 4 {

@@ -20,7 +20,6 @@ impl Store {
         let mut control = self.control.lock();
         let mut options = Options::clone(&early.unwrap_or_else(|| self.options.load_full()));
         options.set(name, value)?;
-        options.check_together()?;
         if Options::defs().iter().any(|def| def.name == name && !def.live) {
             let what = format!("{name} can only be set when the store is opened: pass it to the builder");
             return Err(Error::new(ErrorKind::InvalidOption, what));

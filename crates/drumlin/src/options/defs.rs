@@ -45,8 +45,7 @@ settings! {
 
     /// Upper bound on the disk space of tables, value files and log segments. The store treats a used-up budget like a
     /// full disk: compactions wait and writes fail before they exceed it. Then deletions are still accepted, and
-    /// compactions free what was overwritten or deleted. It must hold at least four log segments: 64 MiB by default,
-    /// more if `memory_budget` is above 1.3 GiB.
+    /// compactions free what was overwritten or deleted. A log segment takes at most a sixteenth of it.
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
@@ -67,6 +66,7 @@ settings! {
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
     /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that there are at most about 64.
+    /// With a small `disk_budget` they are smaller.
     /// Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, at most
     /// 64 GiB, or four segments if that is more.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();

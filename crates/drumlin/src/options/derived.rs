@@ -6,9 +6,6 @@ use crate::base::error::{Error, ErrorKind, Result};
 use drumlin_format::compression::Compression;
 use drumlin_types::contract::Pin;
 
-/// Least number of log segments that fit into the disk budget.
-const LOG_SEGMENTS_LEAST: u64 = 4;
-
 /// Maximum number of segments that the log keeps, since each has an open file.
 const LOG_SEGMENTS: u64 = 64;
 /// Maximum length of the live log, however large the memory budget: a segment is preallocated, and its size is one part
@@ -31,21 +28,6 @@ fn default_elsewhere(name: &str) -> Option<&'static str> {
 }
 
 impl Options {
-    /// Refuses a disk budget that the log alone would fill.
-    pub(crate) fn check_together(&self) -> Result<()> {
-        let least = LOG_SEGMENTS_LEAST.saturating_mul(self.segment_bytes());
-        if self.disk_budget == 0 || self.disk_budget >= least {
-            return Ok(());
-        }
-        let what = format!(
-            "disk_budget = {}: must be at least {LOG_SEGMENTS_LEAST} log segments of {} bytes, which are {least} \
-             bytes; raise it, or lower log_segment_bytes and memory_budget, which set the size of a segment",
-            self.disk_budget,
-            self.segment_bytes()
-        );
-        Err(Error::new(ErrorKind::InvalidOption, what))
-    }
-
     /// Returns the default options, changed by `pairs` of name and value.
     pub(crate) fn from_pairs(pairs: &[(String, String)]) -> Result<Options> {
         let mut options = Options::default();
@@ -58,7 +40,8 @@ impl Options {
         (self.memtables_most() * 2).min(LOG_MOST).max(self.log_segment_bytes * 4)
     }
 
-    /// Returns the size of a log segment. With a large memory budget, segments become larger.
+    /// Returns the size of a log segment. With a large memory budget, segments become larger. A disk budget limits it
+    /// further ([`DiskBudget::segment_most`](crate::write::budget::DiskBudget::segment_most)).
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.log_segment_bytes.max(self.log_most() / LOG_SEGMENTS)
     }

@@ -55,7 +55,6 @@ pub(crate) fn recover(request: OpenRequest) -> Result<(Arc<Store>, Recovered)> {
     }
     override_options(&mut manifest, wanted);
     let options = Options::from_pairs(&manifest.options)?;
-    options.check_together()?;
     evidence::check_ends(&env, &dir, &manifest, &entries)?;
     evidence::check_tables(&dir, &manifest, &entries)?;
     manifest.keyspaces.values().try_for_each(|record| operator_of(record, &components).map(drop))?;

@@ -89,7 +89,7 @@ impl Store {
         let most = match self.options.load().disk_budget {
             0 => self.sizes.log,
             budget => {
-                self.sizes.log.min((budget / LOG_MOST).max(2 * self.commit_lock.directory.segment_bytes))
+                self.sizes.log.min((budget / LOG_MOST).max(2 * self.commit_lock.directory.segment_bytes()))
             }
         };
         let locked = self.commit_lock.state.lock();

@@ -4,7 +4,9 @@
 //!    they are written, what they may take is reserved.
 //! 2. The log leaves a part to compactions, since a log that took their disk space would keep a full store full.
 //!    Deletions may use most of that part, because they free disk space once they are flushed and compacted.
-//! 3. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
+//! 3. A log segment takes at most a sixteenth of the limit. The log has two segments at least, and deletions need the
+//!    next one while a flush has not yet released the others.
+//! 4. The limit may be set so low that compactions have no disk space. It is then *exceeded* until use has fallen to
 //!    the limit less the part left to compactions. Meanwhile deletions may use two log segments more than was in use
 //!    when the limit became exceeded. A flush may exceed the limit by less than the log holds. Nothing else brings use
 //!    back below the limit.
@@ -19,6 +21,9 @@ use std::path::Path;
 const COMPACTION_SHARE: u64 = 8;
 /// Largest part of the budget that they leave, in bytes: what two pieces of 64 MiB need, with a margin.
 const COMPACTION_MAX: u64 = 160 << 20;
+
+/// Fraction of the budget that the file of a log segment may take, as a divisor.
+const SEGMENT_SHARE: u64 = 16;
 
 /// Returns the part of `budget` that flushes and the log leave to compactions.
 pub(crate) fn left_to_compactions(budget: u64) -> u64 {
@@ -78,6 +83,14 @@ impl DiskBudget {
     /// is exceeded only if less is left.
     pub(crate) fn opened(&self, log: u64) {
         self.compare(log, LogShare::Deletes.leaves(self.limit.load(Relaxed)));
+    }
+
+    /// Returns the largest length of the file of a log segment, except for a record that is longer.
+    pub(crate) fn segment_most(&self) -> u64 {
+        match self.limit.load(Relaxed) {
+            0 => u64::MAX,
+            limit => limit / SEGMENT_SHARE,
+        }
     }
 
     /// Marks the limit as exceeded if less than `margin` bytes are left.
@@ -184,6 +197,14 @@ mod tests {
 
     /// Compactions and deletions use the part that other writes leave. A store that is as full as that is not over its
     /// budget, so deletions must not exceed it.
+    #[test]
+    fn a_limit_bounds_the_length_of_a_segment() {
+        let budget = budget(0);
+        assert_eq!(budget.segment_most(), 500);
+        budget.set_limit(0, 0);
+        assert_eq!(budget.segment_most(), u64::MAX);
+    }
+
     #[test]
     fn a_full_budget_is_not_exceeded() {
         let budget = budget(6700);

@@ -188,7 +188,7 @@ impl LogTail {
             self.is_for_deletes = false;
         }
         if has_begun {
-            self.rotate(directory, share, directory.segment_bytes.max(len), number)?;
+            self.rotate(directory, share, directory.segment_bytes().max(len), number)?;
         }
         let position = self.position;
         self.last_seq = last_seq;
@@ -281,7 +281,7 @@ impl LogTail {
         if !std::mem::take(&mut self.wants_ready) || self.ready.is_some() {
             return None;
         }
-        let wanted = HEADER_LEN + directory.segment_bytes;
+        let wanted = HEADER_LEN + directory.segment_bytes();
         let recycled = self.take_spare(wanted);
         // If there is no space, the commit that needs the segment reports it.
         let has_room = recycled.is_some()

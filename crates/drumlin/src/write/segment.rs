@@ -116,8 +116,8 @@ fn failed_sync(error: Error) -> Error {
 pub(crate) struct LogDirectory {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
-    /// Bytes of records in a segment.
-    pub(crate) segment_bytes: u64,
+    /// Bytes of records in a segment, if no disk budget limits them.
+    usual_segment: u64,
     pub(crate) budget: Arc<DiskBudget>,
     /// Lock that keeps other processes out of the directory.
     lock: Arc<DirLock>,
@@ -132,12 +132,17 @@ impl LogDirectory {
     pub(crate) fn new(
         env: Env,
         dir: PathBuf,
-        segment_bytes: u64,
+        usual_segment: u64,
         budget: Arc<DiskBudget>,
         lock: Arc<DirLock>,
     ) -> LogDirectory {
         let entries = Arc::new(DirSync::new(env.clone(), dir.clone()));
-        LogDirectory { env, dir, segment_bytes, budget, lock, entries }
+        LogDirectory { env, dir, usual_segment, budget, lock, entries }
+    }
+
+    /// Returns the bytes of records in a segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.usual_segment.min(self.budget.segment_most() - HEADER_LEN)
     }
 
     /// Returns an error if the directory lock was lost.
@@ -153,11 +158,12 @@ impl LogDirectory {
     /// on disk. A store must still open if its disk budget or the disk is full: its user may have to delete something.
     /// A whole segment leaves as much space again for the manifest and the flush of what is replayed.
     pub(crate) fn first_capacity(&self, held: u64) -> u64 {
-        let whole = HEADER_LEN + self.segment_bytes;
+        let usual = self.segment_bytes();
+        let whole = HEADER_LEN + usual;
         let free = self.env.fs().free_space(&self.dir).unwrap_or(u64::MAX);
         match self.budget.allows(held + whole) && free / 2 >= whole {
-            true => self.segment_bytes,
-            false => self.segment_bytes.min(LEAST_FIRST),
+            true => usual,
+            false => usual.min(LEAST_FIRST),
         }
     }
 
@@ -234,7 +240,7 @@ impl LogDirectory {
     /// Preallocates the file of the next segment, so that opening it costs nothing. Runs in the background, as it may
     /// take long.
     pub(super) fn make_ready(&self, number: LogNumber, recycled: Option<Stored>) -> Result<Stored> {
-        let mut made = self.make(number, recycled, self.segment_bytes)?;
+        let mut made = self.make(number, recycled, self.segment_bytes())?;
         let result = made.file.as_ref().map_or(Ok(()), |file| {
             self.sync_dir_entries()?;
             map(file, true)
