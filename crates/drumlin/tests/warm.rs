@@ -55,9 +55,19 @@ fn a_compaction_of_the_whole_store_keeps_the_cache_warm() {
         hit_ratio(&db, &keyspace, &mut random, 150_000);
         let before = hit_ratio(&db, &keyspace, &mut random, 1000);
         assert!(before > least, "{mib} MiB: {before:.3} before the compaction");
-        let compacted = db.metrics().compactions;
+        let counts = db.metrics();
         db.compact().expect("a compaction");
-        assert!(db.metrics().compactions > compacted);
+        let [compacted, carried, evicted] = {
+            let now = db.metrics();
+            let [before, now] = [counts, now].map(|m| [m.compactions, m.cache_carried, m.cache_evictions]);
+            [0, 1, 2].map(|at| now[at] - before[at])
+        };
+        assert!(
+            compacted > 0 && carried > 100,
+            "{mib} MiB: {compacted} compactions, {carried} blocks carried"
+        );
+        // A full cache makes room for what is carried, one that has room does not.
+        assert_eq!(evicted > 0, mib < 24, "{mib} MiB: {evicted} blocks evicted");
         let after = hit_ratio(&db, &keyspace, &mut random, 1000);
         println!("{mib} MiB: {before:.3} before, {after:.3} after");
         assert!(after > before - 0.06, "{mib} MiB: {before:.3} before, {after:.3} after");

@@ -205,6 +205,11 @@ metrics! {
     cache_hits,
     /// Block cache misses.
     cache_misses,
+    /// Blocks that the block cache evicted to make room.
+    cache_evictions,
+    /// Blocks that compactions inserted into the block cache as they wrote them, in place of input blocks that readers
+    /// use. RocksDB's counterpart is `prepopulate_block_cache`, which inserts the blocks of flushes.
+    cache_carried,
     /// Lookups of values in value files that found them in the block cache. Scans and compactions do not count.
     value_cache_hits,
     /// Lookups of values in value files that did not. Values of more than 64 KiB are never cached.

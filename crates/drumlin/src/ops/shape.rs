@@ -325,6 +325,7 @@ impl Store {
         let cache = self.files.cache.stats();
         (metrics.cache_hits, metrics.cache_misses, metrics.cache_bytes) =
             (cache.hits, cache.misses, cache.bytes);
+        (metrics.cache_evictions, metrics.cache_carried) = (cache.evictions, cache.carried);
         (metrics.value_cache_hits, metrics.value_cache_misses) = (cache.value_hits, cache.value_misses);
         metrics.syncs = self.files.env.fs().syncs();
         let beside = self.costs.running.seen(self.files.now());
