@@ -330,8 +330,8 @@ pub struct YcsbArgs {
 /// Arguments of the `dynamic` family.
 #[derive(Args, Debug)]
 pub struct DynamicArgs {
-    /// Workload plan: I, II, III, gradient, versions, growth, growth-zipf, or a file with lines `preload N` and
-    /// `phase J N`
+    /// Workload plan: I, II, III, letters A to J such as BCBC, gradient, versions, growth, growth-zipf, or a file with
+    /// lines `preload N` and `phase J N`
     #[arg(long, default_value = "I")]
     pub plan: String,
     /// Where the data fits
@@ -466,7 +466,8 @@ pub enum SuiteName {
 /// Arguments of the `paced` family.
 #[derive(Args, Debug)]
 pub struct PacedArgs {
-    /// Workload plan: I, II, III, gradient, versions, growth, growth-zipf, or a file with phases
+    /// Workload plan: I, II, III, letters A to J such as BCBC, gradient, versions, growth, growth-zipf, or a
+    /// file with phases
     #[arg(default_value = "I")]
     pub plan: String,
     /// Number of entries loaded, and of operations in a full phase
@@ -497,7 +498,8 @@ pub struct PacedArgs {
 /// Arguments of the `oracle` family.
 #[derive(Args, Debug)]
 pub struct OracleArgs {
-    /// Workload plan: I, II, III, gradient, versions, growth, growth-zipf, or a file with phases
+    /// Workload plan: I, II, III, letters A to J such as BCBC, gradient, versions, growth, growth-zipf, or a
+    /// file with phases
     #[arg(default_value = "I")]
     pub plan: String,
     /// Number of entries loaded, and of operations in a full phase

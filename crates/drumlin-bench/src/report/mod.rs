@@ -3,6 +3,7 @@
 pub mod html;
 pub mod merge;
 pub mod model;
+mod oracle;
 pub(crate) mod peaks;
 pub mod progress;
 pub mod svg;

@@ -1,7 +1,8 @@
-//! The report as text: a row per phase and engine, ratios if there are several engines, and lines in the format of
-//! db_bench.
+//! The report as text: a row per phase and engine, ratios if there are several engines, the best fixed policy of each
+//! phase if several policies ran, and lines in the format of db_bench.
 
 use super::model::{PhaseReport, Report};
+use super::oracle;
 use crate::compare::{self, Spread, compare, names};
 use std::fmt::Write;
 
@@ -131,6 +132,12 @@ pub fn text(report: &Report) -> String {
     if !comparison.is_empty() {
         text.push('\n');
         text += &aligned(&comparison, 3);
+    }
+    let oracle = oracle::cells(report);
+    if !oracle.is_empty() {
+        text.push('\n');
+        text += &aligned(&oracle, 1);
+        text += "ratio: above 1, the first policy is faster than the fixed one\n";
     }
     text.push('\n');
     for phase in &report.phases {

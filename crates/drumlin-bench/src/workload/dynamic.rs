@@ -68,9 +68,22 @@ fn preload(entries: u64) -> Phase {
     Phase::of("preload", entries, Action::Put(Target::New)).on_empty().then(After::Idle)
 }
 
+/// Returns a phase for each letter of `list`. A letter that occurs again is numbered, as in `B 2`.
 fn letters(list: &str, ops: u64, new: f64) -> Vec<Phase> {
-    let mixes = list.chars().filter_map(|letter| Some((letter, mix(letter)?)));
-    mixes.map(|(letter, mix)| phase(&letter.to_string(), ops, mix, new, Target::Uniform)).collect()
+    let mixes = list.char_indices().filter_map(|(at, letter)| Some((at, letter, mix(letter)?)));
+    let phases = mixes.map(|(at, letter, mix)| {
+        let name = match 1 + list[..at].matches(letter).count() {
+            1 => letter.to_string(),
+            number => format!("{letter} {number}"),
+        };
+        phase(&name, ops, mix, new, Target::Uniform)
+    });
+    phases.collect()
+}
+
+/// Returns whether `plan` is a plan of letters, such as `BCBC`.
+fn is_letters(plan: &str) -> bool {
+    !plan.is_empty() && plan.chars().all(|letter| mix(letter).is_some())
 }
 
 fn gradient(ops: u64) -> Vec<Phase> {
@@ -88,7 +101,8 @@ fn growth(ops: u64, keys: Target) -> Vec<Phase> {
     GROWTH.iter().map(|(name, mix)| phase(name, ops, *mix, 0.0, keys)).collect()
 }
 
-/// Returns the workload of the plan called `plan`, or of the plan file of that name.
+/// Returns the workload of the plan called `plan`, of a plan of letters such as `BCBC`, or of the plan file of that
+/// name.
 pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
     let ops = scaled(ENTRIES, scale);
     let mut phases = vec![preload(ops)];
@@ -103,6 +117,7 @@ pub fn workload(plan: &str, scale: f64) -> Result<Workload> {
             phases = vec![preload(scaled(VERSIONS_KEYS, scale))];
             phases.extend(letters("GHI", scaled(VERSIONS_OPS, scale) / 3, 0.0));
         }
+        list if is_letters(list) => phases.extend(letters(list, ops, NEW_SHARE)),
         file => {
             let text = std::fs::read_to_string(Path::new(file))
                 .map_err(|e| format!("{file}: neither a known plan nor a readable file: {e}"))?;
@@ -186,6 +201,7 @@ mod tests {
             "preload 40000, A 40000, B 40000, D 40000, J 40000, C 40000, E 40000"
         );
         assert_eq!(names("III").join(", "), "preload 40000, G 20000, H 20000, I 20000");
+        assert_eq!(names("BCB").join(", "), "preload 40000, B 40000, C 40000, B 2 40000");
         assert_eq!(names("gradient").len(), 18);
         assert_eq!(names("gradient")[9], "09 u=90 488");
         assert_eq!(names("versions")[0], "preload 977");
