@@ -59,6 +59,9 @@ pub struct Machine {
     /// Time of processes, in user mode and in the kernel. Interrupts do not count: the disk's interrupts serve the
     /// requests of the measured process, and are 8 % of the CPU when it syncs each write.
     pub busy: u64,
+    /// Time of the kernel's own threads, which is part of `busy`: mostly the write-back of what the measured process
+    /// wrote. Threads that have ended do not count.
+    pub kernel: u64,
     /// Total time.
     pub total: u64,
 }
@@ -66,7 +69,8 @@ pub struct Machine {
 impl Machine {
     /// Returns the ticks since boot; `None` if the kernel does not report them.
     pub fn read() -> Option<Machine> {
-        Machine::parse(&fs::read_to_string("/proc/stat").ok()?)
+        let machine = Machine::parse(&fs::read_to_string("/proc/stat").ok()?)?;
+        Some(Machine { kernel: kernel_threads(), ..machine })
     }
 
     fn parse(text: &str) -> Option<Machine> {
@@ -74,7 +78,7 @@ impl Machine {
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         let [user, nice, system, idle, wait, irq, soft, stolen, ..] = ticks[..] else { return None };
         let busy = user + nice + system;
-        Some(Machine { stolen, busy, total: busy + irq + soft + idle + wait + stolen })
+        Some(Machine { stolen, busy, kernel: 0, total: busy + irq + soft + idle + wait + stolen })
     }
 
     /// Returns the percentage of CPU time that the host took since `before`.
@@ -84,12 +88,34 @@ impl Machine {
     }
 
     /// Returns the percentage of CPU time that other programs used since `before`. This process used `own` seconds of
-    /// it.
+    /// it. Threads of the kernel are no programs: they write back what this process wrote.
     pub fn foreign_percent(&self, before: &Machine, own: f64) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
-        let foreign = (self.busy - before.busy) as f64 / TICKS_PER_SECOND - own;
+        let kernel = self.kernel.saturating_sub(before.kernel);
+        let programs = (self.busy - before.busy).saturating_sub(kernel);
+        let foreign = programs as f64 / TICKS_PER_SECOND - own;
         Some(foreign.max(0.0) * 100.0 * TICKS_PER_SECOND / total as f64)
     }
+}
+
+/// Flag of the threads of the kernel in `/proc/PID/stat`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Returns the ticks that the present threads of the kernel have used.
+fn kernel_threads() -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let numbered = entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    let ticks =
+        numbered.filter_map(|entry| kernel_ticks(&fs::read_to_string(entry.path().join("stat")).ok()?));
+    ticks.sum()
+}
+
+/// Returns the ticks of a thread of the kernel, from its `/proc/PID/stat`; `None` for any other process.
+fn kernel_ticks(stat: &str) -> Option<u64> {
+    // The name may contain spaces and brackets. The fields that follow its last bracket begin with number 3.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+    (field(9)? & KERNEL_THREAD != 0).then(|| Some(field(14)? + field(15)?))?
 }
 
 /// Ticks per second in `/proc/stat`. The kernel reports hundredths of a second, independent of its internal unit.
@@ -107,7 +133,22 @@ mod tests {
         assert_eq!(after.steal_percent(&before), Some(5.0));
         assert_eq!(after.foreign_percent(&before, 1.0), Some(5.0));
         assert_eq!(after.foreign_percent(&before, 1.5), Some(0.0));
+        let with_kernel = Machine { kernel: 25, ..after };
+        assert_eq!(with_kernel.foreign_percent(&before, 1.0), Some(2.5), "write-back is no other program");
         assert_eq!(Machine::parse("cpu  1 2 3\n"), None);
         assert_eq!(before.steal_percent(&before), None);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_told_by_their_flag() {
+        let stat = |name: &str, flags: u64| {
+            format!("77 ({name}) I 2 0 0 0 -1 {flags} 0 0 0 0 30 12 0 0 20 0 1 0 5 0 0 18446744073709551615")
+        };
+        assert_eq!(kernel_ticks(&stat("kworker/u5:2-flush-254:0", 69_238_880)), Some(42));
+        assert_eq!(kernel_ticks(&stat("a (b) c", 2_129_984)), Some(42));
+        assert_eq!(kernel_ticks(&stat("drumlin", 4_194_304)), None);
+        assert_eq!(kernel_ticks("77 (cut"), None);
+        let machine = Machine::read().expect("this system reports its ticks");
+        assert!(machine.kernel <= machine.busy && machine.busy <= machine.total, "{machine:?}");
     }
 }
