@@ -105,6 +105,14 @@ impl List {
                     last = self.search(&skip.to()).0;
                 }
             }
+            // The link behind the last entry stays unwatched: it is outside the part, and entries that are added at the
+            // end of the list would each have to be reported.
+            let is_inside = |next: NodeRef<'_>| {
+                next.seq() < below && stop.is_none_or(|stop| next.is_before(&stop.place()))
+            };
+            if !last.next().is_some_and(is_inside) {
+                break;
+            }
             node = last.watch();
         }
         if max_seq > 0 {

@@ -130,7 +130,9 @@ impl Skips {
         if let Some(hit) = records.get(at).filter(|skip| !place.cmp(&skip.from()).is_lt()) {
             let before = Skip { to: Kept::of(place), ..(**hit).clone() };
             let behind = Skip { from: Kept::behind(place), ..(**hit).clone() };
-            let rests = [before, behind].into_iter().filter(|skip| !skip.is_empty()).map(Arc::new);
+            // A key that is too long to bound a record ends this one.
+            let is_kept = |skip: &Skip| place.key.len() <= LONGEST_KEY && !skip.is_empty();
+            let rests = [before, behind].into_iter().filter(is_kept).map(Arc::new);
             let mut list = (**records).clone();
             list.splice(at..=at, rests);
             self.store(list);

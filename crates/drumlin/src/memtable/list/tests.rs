@@ -202,6 +202,29 @@ fn the_first_node_of_a_leaf_gets_no_second_slot() {
     }
 }
 
+/// Entries that are appended behind a recorded part are not reported.
+#[test]
+fn appends_behind_a_skipped_part_are_not_reported() {
+    let list = List::new();
+    for n in 0..100u64 {
+        list.insert(&n.to_be_bytes(), n + 1, Kind::Put, b"");
+    }
+    let walk = || {
+        let first = list.head().next().expect("an entry");
+        list.record(first, None, 101);
+    };
+    walk();
+    assert_eq!(list.skips.load().len(), 1);
+    for n in 100..110u64 {
+        list.insert(&n.to_be_bytes(), n + 100, Kind::Put, b"");
+        walk();
+    }
+    assert_eq!((list.skips.reports(), list.skips.load().len()), (0, 1));
+    // An entry in the part is reported. Its key is too long to bound a record.
+    list.insert(&[&50u64.to_be_bytes()[..], &[0; 2000]].concat(), 300, Kind::Put, b"");
+    assert_eq!((list.skips.reports(), list.skips.load().len()), (1, 0));
+}
+
 /// Four writers collide: order and shape hold, and most nodes have slots.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "races real threads")]
