@@ -26,9 +26,8 @@ pub(crate) struct View {
     pub(crate) active: Arc<Memtable>,
     /// Sealed memtables that are not flushed yet, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
-    /// Bytes in the sealed memtables when the view was created. Writes in progress when the newest was sealed may
-    /// have added to it.
-    pub(crate) sealed_bytes: usize,
+    /// Bytes in the sealed memtables but the newest. Writes in progress when that one was sealed may still add to it.
+    older_sealed_bytes: usize,
     pub(crate) tree: Arc<Tree>,
     /// Number of views of the keyspace before this one.
     number: u64,
@@ -36,8 +35,8 @@ pub(crate) struct View {
 
 impl View {
     fn new(number: u64, active: Arc<Memtable>, sealed: Vec<Arc<Memtable>>, tree: Arc<Tree>) -> View {
-        let sealed_bytes = sealed.iter().map(|m| m.bytes()).sum();
-        View { active, sealed, sealed_bytes, tree, number }
+        let older_sealed_bytes = sealed.iter().skip(1).map(|m| m.bytes()).sum();
+        View { active, sealed, older_sealed_bytes, tree, number }
     }
 
     /// Returns the number of views of the keyspace before this one.
@@ -52,7 +51,8 @@ impl View {
 
     /// Returns the bytes of all memtables.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.active.bytes() + self.sealed_bytes
+        let newest_sealed = self.sealed.first().map_or(0, |memtable| memtable.bytes());
+        self.active.bytes() + newest_sealed + self.older_sealed_bytes
     }
 }
 

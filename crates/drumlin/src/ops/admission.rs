@@ -3,6 +3,7 @@
 //! 1. Memory. Memtables may hold three eighths of the memory budget. A write that finds them full waits for a flush. A
 //!    *large* write also reserves its bytes until they are in a memtable, so that several large writes do not overshoot
 //!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
+//!    While a large write waits, small ones leave the memory that it needs.
 //! 2. Runs. If there are too many runs, as the policy counts them, the write waits for a compaction. If compactions
 //!    lack disk space, deletions do not wait, since they free disk space.
 //! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up. A slowed writer pays
@@ -47,6 +48,30 @@ impl Drop for Admitted<'_> {
     }
 }
 
+/// A large write that waits for memory. Dropping it ends the wait.
+struct LargeWait<'a> {
+    store: &'a Store,
+    bytes: usize,
+}
+
+impl LargeWait<'_> {
+    /// Begins a wait for `bytes`; 0 for a small write, for which nobody makes way.
+    fn begin(store: &Store, bytes: usize) -> LargeWait<'_> {
+        store.memory.large_waits(bytes);
+        LargeWait { store, bytes }
+    }
+}
+
+impl Drop for LargeWait<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.store.memory.large_waited(self.bytes);
+            // Small writes may go on.
+            self.store.background.progressed();
+        }
+    }
+}
+
 impl Store {
     /// Waits until `batch` may be written.
     pub(super) fn wait_admission(&self, batch: &Operations, is_sampled: bool) -> Result<Admitted<'_>> {
@@ -77,6 +102,7 @@ impl Store {
         let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
         let mut admitted = Admitted { store: self, reserved: 0 };
         if !self.try_admit_memory(most, large, &mut admitted) {
+            let _waiting = LargeWait::begin(self, large);
             let deadline = deadline.get_or_insert_with(|| self.deadline());
             self.stall(
                 StallCause::Memory,
@@ -148,7 +174,7 @@ impl Store {
             let pin = self.files.cache.epochs().pin();
             let view = only.peek(&pin);
             // A single memtable is sealed at half of the limit.
-            if view.sealed.is_empty() && large == 0 && self.memory.admitted() == 0 {
+            if view.sealed.is_empty() && large == 0 && self.memory.large() == 0 {
                 self.memory.hold(view.active.bytes());
                 return true;
             }
@@ -158,7 +184,7 @@ impl Store {
             keyspaces.iter().map(|k| flushable_bytes(k.peek(&pin))).sum::<usize>()
         };
         let fits = match large {
-            0 => self.memory.taken(held) < most,
+            0 => self.memory.taken(held) < self.memory.most_for_small(most),
             _ => self.memory.admit_write(large, most, held),
         };
         self.memory.hold(self.memory.taken(held));
@@ -403,13 +429,36 @@ mod tests {
         let mut small = Admitted { store: &store, reserved: 0 };
         assert!(!room(0, &mut small), "a small write finds memory reserved");
         drop(writes);
-        assert_eq!(store.memory.admitted(), 0);
+        assert_eq!(store.memory.large(), 0);
         assert!(room(0, &mut small));
         keys.put("key", vec![7; 1 << 20]).expect("put");
         let mut large = Admitted { store: &store, reserved: 0 };
         assert!(!room(most / 4 * 3, &mut large) && keys.state.has_sealed());
         db.flush().expect("flush");
         assert!(room(most * 2, &mut large), "memtables are empty, so waiting would not help");
+    }
+
+    /// Small writes leave the memory that a large write waits for.
+    #[test]
+    fn a_large_write_that_waits_is_not_overtaken_for_ever() {
+        let mem = MemEnv::new(9);
+        let builder = Db::builder("/s").env(mem.env()).set("memory_budget", "8MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        let most = store.memory.most();
+        keys.put("key", vec![7; 1 << 20]).expect("put");
+        let admits = |bytes: usize| {
+            let mut admitted = Admitted { store: &store, reserved: 0 };
+            store.try_admit_memory(most, bytes, &mut admitted)
+        };
+        assert!(admits(0) && !admits(most - (1 << 19)));
+        let _wait = LargeWait::begin(&store, most - (1 << 19));
+        assert!(!admits(0), "it would take the memory that the large write waits for");
+        db.flush().expect("flush");
+        assert!(admits(0), "there is memory for both");
+        let _wait = LargeWait::begin(&store, 10 * most);
+        assert!(!admits(0) && admits(10 * most), "it goes first");
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Shares {
     moving: Mutex<()>,
     /// Bytes of large writes that were admitted and are not in memtables yet. Raised under the lock.
     writes: AtomicUsize,
+    /// Bytes of large writes that wait to be admitted.
+    waiting: AtomicUsize,
     admission: Mutex<()>,
 }
 
@@ -59,6 +61,7 @@ impl Shares {
             trees: AtomicUsize::new(0),
             moving: Mutex::new(()),
             writes: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             admission: Mutex::new(()),
         };
         shares.set(kept);
@@ -85,7 +88,8 @@ impl Shares {
 
     /// Returns the bytes that memtables, which hold `held`, and large writes take together.
     pub(crate) fn taken(&self, held: impl Fn() -> usize) -> usize {
-        // The order matters: a write releases its bytes only once a memtable holds them, so no write is missed.
+        // The order matters: a write releases its bytes only once a memtable holds them, so no write is missed. `held`
+        // must look at each memtable that a write may still be in.
         let admitted = self.writes.load(Acquire);
         admitted + held()
     }
@@ -95,10 +99,27 @@ impl Shares {
         self.writes.fetch_sub(bytes, Release);
     }
 
-    /// Returns the bytes of admitted writes.
+    /// Returns the bytes of large writes that were admitted or wait for it.
     #[inline]
-    pub(crate) fn admitted(&self) -> usize {
-        self.writes.load(Relaxed)
+    pub(crate) fn large(&self) -> usize {
+        self.writes.load(Relaxed) + self.waiting.load(Relaxed)
+    }
+
+    /// Returns the bytes that memtables may hold for a small write to be admitted, if they may hold `most` otherwise.
+    /// Small writes leave the memory that large writes wait for. Otherwise they would take what each flush frees, and a
+    /// large write could wait for ever.
+    pub(crate) fn most_for_small(&self, most: usize) -> usize {
+        most.saturating_sub(self.waiting.load(Acquire))
+    }
+
+    /// Records that a large write of `bytes` waits. The caller must record its end.
+    pub(crate) fn large_waits(&self, bytes: usize) {
+        self.waiting.fetch_add(bytes, Release);
+    }
+
+    /// Records that a large write of `bytes` no longer waits.
+    pub(crate) fn large_waited(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Release);
     }
 
     /// Raises the reserve if memtables, which hold `bytes`, exceed it.
