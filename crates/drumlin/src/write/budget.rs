@@ -153,12 +153,18 @@ impl DiskBudget {
 
     /// Returns an error if the budget does not allow the log of `log` bytes to grow by `more` bytes in `share`.
     pub(super) fn check(&self, share: LogShare, log: u64, more: u64) -> Result<()> {
+        self.check_segment(share, log, more, more)
+    }
+
+    /// As [`check`](DiskBudget::check), for a segment whose file has `wanted` bytes: `more` of them are new, and the
+    /// rest is that of a file that is reused.
+    pub(super) fn check_segment(&self, share: LogShare, log: u64, more: u64, wanted: u64) -> Result<()> {
         let (is_exceeded, log) = (self.is_exceeded(log), log + more);
         let limit = self.limit.load(Relaxed);
         let (finished, flush) = (self.tables.bytes_on_disk(), self.for_flush());
         let tables = finished + flush;
         let kept = share.leaves(limit).max(self.for_compactions());
-        let most = self.used_when_exceeded.load(Relaxed).saturating_add(2 * more);
+        let most = self.used_when_exceeded.load(Relaxed).saturating_add(2 * wanted);
         let leads_back = share == LogShare::Deletes && is_exceeded && tables.saturating_add(log) <= most;
         if leads_back || fits(limit, tables, log, kept) {
             return Ok(());
@@ -222,6 +228,11 @@ mod tests {
         budget.check(LogShare::Deletes, 1100, 200).expect("a second segment");
         budget.check(LogShare::Deletes, 1300, 200).expect_err("no third one");
         budget.check(LogShare::Writes, 900, 200).expect_err("other writes do not lead back");
+        // A flush under way takes some of the slack. A segment in a file that is reused has the same slack.
+        budget.reserve_for_flush(100);
+        budget.check(LogShare::Deletes, 900, 200).expect("a new file");
+        budget.check_segment(LogShare::Deletes, 900, 0, 200).expect("a file that is reused");
+        budget.reserve_for_flush(0);
         // The part left to compactions is 937 bytes.
         budget.set_tables(5800);
         assert!(budget.is_exceeded(900));

@@ -218,7 +218,7 @@ impl LogTail {
         // Below the limit, a segment that is reused takes no more disk space.
         let in_use = self.bytes_on_disk();
         if !is_reused || directory.budget.is_exceeded(in_use) {
-            directory.budget.check(share, in_use, if is_reused { 0 } else { wanted })?;
+            directory.budget.check_segment(share, in_use, if is_reused { 0 } else { wanted }, wanted)?;
         }
         let ready = self.ready.take_if(|ready| ready.bytes >= wanted);
         let made = match ready {

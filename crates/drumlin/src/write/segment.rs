@@ -142,7 +142,7 @@ impl LogDirectory {
 
     /// Returns the bytes of records in a segment.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.usual_segment.min(self.budget.segment_most() - HEADER_LEN)
+        self.usual_segment.min(self.budget.segment_most().saturating_sub(HEADER_LEN).max(1))
     }
 
     /// Returns an error if the directory lock was lost.
