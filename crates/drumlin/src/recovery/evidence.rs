@@ -84,6 +84,11 @@ pub(crate) fn check_ends(
     Ok(())
 }
 
+/// Returns whether the manifest at `path` was ever the current one, or may have been: it cannot be read.
+pub(crate) fn was_used(env: &Env, path: &Path, number: u64) -> bool {
+    read_file(env, path, FileKind::Manifest).map_or(true, |bytes| was_in_force(&bytes, number))
+}
+
 /// Checks that the log reaches as far as the manifest says, and the manifest as far as the log says.
 pub(crate) fn check_log(dir: &Path, manifest: &ManifestState, recovered: &Recovered) -> Result<()> {
     check_vouched(dir, manifest, recovered)?;

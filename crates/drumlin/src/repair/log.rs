@@ -162,9 +162,10 @@ impl LogReader<'_> {
             let other = SegmentHeader::named(&bytes)
                 .filter(|other| header.is_none() && SegmentHeader::decode(&bytes, *other).is_ok());
             match other {
-                // The file was recycled, and its new segment was not begun. If the file of that name is not segment
+                // The file was recycled, and its new segment was not begun. Only segments below the floor are
+                // recycled, so under a sound manifest any other was renamed. If the file of that name is not segment
                 // `other`, the two files were exchanged.
-                Some(other) if other < floor || !numbers.contains(&other) => {}
+                Some(other) if other < floor || !self.sources.is_sound && !numbers.contains(&other) => {}
                 Some(other)
                     if self.load(other).is_ok_and(|own| SegmentHeader::decode(&own, other).is_ok()) => {}
                 Some(other) => {

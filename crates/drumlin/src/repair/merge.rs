@@ -221,16 +221,19 @@ impl<'a> Merge<'a> {
         if is_over { self.close(open) } else { open }
     }
 
-    /// Ends an input whose table was read to its end. Fewer or more entries than the manifest gives count as a loss,
-    /// unless the table has other losses.
+    /// Ends an input whose table was read to its end. Fewer or more entries than the manifest gives count as a loss.
+    /// If the table has other losses, only fewer do, and not if some loss is of an unknown number of entries.
     fn close(&mut self, input: Input) -> Input {
         let Input::Open { source, salvage, read, mut told, .. } = input else { return input };
         let name = name_of(&source);
         self.files.of(&name).entries += read;
         self.bytes += source.len;
         if let Some(entries) = source.entries
-            && salvage.losses.is_empty()
-            && read != entries
+            && !match salvage.losses.iter().map(|loss| loss.entries).sum::<Option<u64>>() {
+                _ if salvage.losses.is_empty() => read == entries,
+                Some(lost) => read.saturating_add(lost) >= entries,
+                None => true,
+            }
         {
             let what = format!("holds {read} entries, the manifest says {entries}");
             let entries = Some(entries.saturating_sub(read));

@@ -22,6 +22,7 @@ use crate::version::{KeyspaceRecord, ManifestState};
 use crate::write::segment::{log_numbers, path_in};
 use drumlin_env::{DirEntry, Env, FileKind};
 use drumlin_format::log::{LogDamage, Record, Replay, SegmentPrefix, recover};
+use drumlin_format::manifest::MAX_NAME_LEN;
 use drumlin_format::names::FileName;
 use drumlin_format::table::Owner;
 use drumlin_types::{KeyRange, KeyspaceId, LogNumber, Seq, TableId};
@@ -110,15 +111,26 @@ impl RepairSources {
             })
             .collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
-        for (place, number) in numbers.into_iter().enumerate() {
+        let (last, mut lacks_newer) = (numbers.last().copied(), false);
+        for number in numbers {
             let path = dir.join(FileName::Manifest(number).to_string());
-            let Ok((manifest, stopped)) = state::read_as_far(env, &path, number) else { continue };
+            let Ok((manifest, stopped)) = state::read_as_far(env, &path, number) else {
+                lacks_newer = true;
+                continue;
+            };
             let whole = match stopped {
                 None => evidence::check_ends(env, dir, &manifest, entries),
                 Some(error) => Err(error),
             };
+            // The store was killed while it wrote this one. Its predecessor, which was in force, has all that this one
+            // would have held.
+            let is_begun = whole.is_err() || manifest.is_empty();
+            if is_begun && Some(number) != last && !evidence::was_used(env, &path, number) {
+                self.findings.push(format!("manifest {number} was never in force: an older one is used"));
+                continue;
+            }
             // If a newer manifest exists and cannot be read, it held edits that this one lacks.
-            self.is_sound = whole.is_ok() && place == 0 && !manifest.is_empty();
+            self.is_sound = whole.is_ok() && !lacks_newer && !manifest.is_empty();
             self.findings.push(match (&whole, self.is_sound) {
                 (_, true) => {
                     format!("manifest {number} is the newest and complete: it is taken as the current one")
@@ -272,12 +284,18 @@ impl RepairSources {
         let mut given = BTreeMap::new();
         for destination in recorded.into_iter().chain(others.into_iter().rev()) {
             let wanted = self.wanted_name(*destination);
+            let suffix = match destination {
+                Destination::Keyspace(id) => format!("-{}", id.0),
+                Destination::Apart(id) => format!("-table-{}", id.0),
+            };
             let mut name = wanted.clone();
-            while !used.insert(name.clone()) {
-                name = match destination {
-                    Destination::Keyspace(id) => format!("{name}-{}", id.0),
-                    Destination::Apart(id) => format!("{name}-table-{}", id.0),
-                };
+            for times in 1.. {
+                if used.insert(name.clone()) {
+                    break;
+                }
+                let suffix = suffix.repeat(times);
+                let room = MAX_NAME_LEN.saturating_sub(suffix.len());
+                name = format!("{}{suffix}", &wanted[..wanted.floor_char_boundary(room)]);
             }
             if name != wanted {
                 self.findings.push(format!(
@@ -308,7 +326,7 @@ impl RepairSources {
                 let record = self.record(destination);
                 let name =
                     record.map(|record| record.name.clone()).or_else(|| Some(self.names.get(&id)?.1.clone()));
-                name.unwrap_or_else(|| format!("recovered-{}", id.0))
+                name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("recovered-{}", id.0))
             }
         }
     }

@@ -124,7 +124,10 @@ impl Salvage {
         let data = self.properties.as_ref().map_or(limit, |p| p.data_bytes.min(limit));
         match root {
             Ok(root) => self.spans_of(&root, data, entries),
-            Err(error) => self.scan(0, data, None, entries, &error),
+            Err(error) => {
+                self.lose_index(&error);
+                self.spans.push_back(BlockSpan::Scan { from: 0, to: data, last: None, entries });
+            }
         }
     }
 
@@ -150,12 +153,11 @@ impl Salvage {
         Ok(block)
     }
 
-    /// Schedules a search for blocks without a fence. Records the lost index as a loss without entries.
-    fn scan(&mut self, from: u64, to: u64, last: Option<Key>, entries: Option<u64>, error: &Error) {
+    /// Records a lost index block as a loss without entries.
+    fn lose_index(&mut self, error: &Error) {
         let (offset, range) = (error.offset().unwrap_or(0), KeyRange::new(Key::empty(), Some(Key::empty())));
         let what = format!("index: {}", error.text_without_place());
         self.losses.push(Loss { offset, entries: Some(0), range, what });
-        self.spans.push_back(BlockSpan::Scan { from, to, last, entries });
     }
 
     fn spans_of(&mut self, root: &IndexBlock, data: u64, entries: Option<u64>) {
@@ -164,26 +166,36 @@ impl Salvage {
             return self.blocks_of(fences, entries);
         }
         let mut from = 0;
+        // Ordinal of the first entry of the unreadable partitions before this one, their last key, and the ordinal
+        // behind their last entry.
+        let mut gap: Option<(u64, Key, Option<u64>)> = None;
         for (number, (fence, last)) in fences.iter().enumerate() {
             let until = fences.get(number + 1).map(|(next, _)| next.ordinal).or(entries);
             let handle = Handle { offset: fence.offset, sealed_len: fence.sealed_len };
             match self.index(handle) {
                 Ok(partition) => {
                     let inner = self::fences(&partition);
+                    // The blocks of unreadable partitions end where those of the next readable one start.
+                    let to = inner.first().map_or(from, |(fence, _)| fence.offset);
+                    self.scan_gap(gap.take(), from, to);
                     from = inner.last().map_or(from, |(fence, _)| fence.end());
                     self.blocks_of(inner, until);
                 }
                 Err(error) => {
-                    // The blocks of this partition end where those of the next partition start.
-                    let next = fences.get(number + 1).and_then(|(next, _)| {
-                        let next = Handle { offset: next.offset, sealed_len: next.sealed_len };
-                        self::fences(&self.index(next).ok()?).first().map(|(fence, _)| fence.offset)
-                    });
-                    let lost = until.map(|until| until.saturating_sub(fence.ordinal));
-                    self.scan(from, next.unwrap_or(data), Some(last.clone()), lost, &error);
-                    from = next.unwrap_or(data);
+                    self.lose_index(&error);
+                    let first = gap.map_or(fence.ordinal, |(first, ..)| first);
+                    gap = Some((first, last.clone(), until));
                 }
             }
+        }
+        self.scan_gap(gap, from, data);
+    }
+
+    /// Schedules a search for the blocks of consecutive unreadable partitions, which lie between `from` and `to`.
+    fn scan_gap(&mut self, gap: Option<(u64, Key, Option<u64>)>, from: u64, to: u64) {
+        if let Some((first, last, until)) = gap {
+            let entries = until.map(|until| until.saturating_sub(first));
+            self.spans.push_back(BlockSpan::Scan { from, to, last: Some(last), entries });
         }
     }
 
@@ -221,6 +233,10 @@ impl Salvage {
     /// Reads the block at `from`, if it can be found, and puts the rest of the span back.
     fn scan_on(&mut self, from: u64, to: u64, last: Option<Key>, entries: Option<u64>) {
         if from >= to || entries == Some(0) {
+            if entries.is_some_and(|entries| entries > 0) {
+                let what = "the blocks found hold fewer entries than the index had".to_owned();
+                self.lose(from, entries, last.as_ref(), what);
+            }
             self.last = last.unwrap_or_else(|| self.last.clone());
             return;
         }

@@ -34,15 +34,20 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl RunIndex {
-    /// Creates the index of `files`, which are in key order and disjoint.
+    /// Creates the index of `files`, which are in key order and disjoint. A manifest may hold others. The check of the
+    /// tree refuses them afterwards, so their index is never used.
     pub(super) fn new(files: &[Arc<FileMeta>]) -> RunIndex {
         let (Some(first), Some(last)) = (files.first(), files.last()) else { return RunIndex::default() };
         // All bounds lie between these two.
         let (first, last) = (&first.bounds.start, last.bounds.end.as_ref().unwrap_or(&last.bounds.start));
         let common = first.iter().zip(last.iter()).take_while(|(a, b)| a == b).count();
         let bounds = files.iter().map(|file| RunBounds {
-            start: number(&file.bounds.start[common..]),
-            end: file.bounds.end.as_ref().map_or(u64::MAX, |end| number(&end[common..])),
+            start: number(file.bounds.start.get(common..).unwrap_or_default()),
+            end: file
+                .bounds
+                .end
+                .as_ref()
+                .map_or(u64::MAX, |end| number(end.get(common..).unwrap_or_default())),
         });
         RunIndex { common: first[..common].to_vec(), bounds: bounds.collect() }
     }

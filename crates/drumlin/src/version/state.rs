@@ -623,6 +623,28 @@ pub(super) mod tests {
         assert!(!error.contains("secret") && error.contains("overlap"), "{error}");
     }
 
+    /// The end of a file in the middle is shorter than what the outer bounds of the run have in common.
+    #[test]
+    fn overlapping_files_are_refused_whatever_their_bounds() {
+        let (id, run) = (KeyspaceId(1), RunId(1));
+        let add = |table, start: &str, end: &str| {
+            let mut file = file(TableId(table), run, 1, Key::new(start.as_bytes()));
+            file.end = Some(Key::new(end.as_bytes()));
+            Change::AddFile { keyspace: id, file }
+        };
+        let changes = vec![
+            Change::CreateKeyspace { id, name: "k".into() },
+            Change::AddRun { keyspace: id, run, level: 1, tag: RunTag::default() },
+            add(1, "ab1", "ab2"),
+            add(2, "ab2", "z"),
+            add(3, "ab3", "ab4"),
+        ];
+        let mut state = ManifestState::default();
+        state.apply(&Edit { changes }).expect("overlaps are found later");
+        let error = state.keyspaces[&id].tree(&Arc::default()).expect_err("the files overlap");
+        assert!(error.contains("overlap"), "{error}");
+    }
+
     fn edits() -> impl Strategy<Value = Vec<Edit>> {
         let one = (any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>());
         let edit = prop::collection::vec(one, 1..6).prop_map(|drawn| Edit {

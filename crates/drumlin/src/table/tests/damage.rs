@@ -269,6 +269,36 @@ fn damage_under_a_fitting_checksum_does_no_harm() {
     assert!((200..600).contains(&opened), "{opened}");
 }
 
+/// Damaged neighbours among the partitions of an index cost no entries: the data blocks of all of them are found
+/// without the index.
+#[test]
+fn neighbouring_partitions_that_are_damaged_cost_no_entries() {
+    let key = |i: u32| format!("user/{i:06}/and-so-on-so-that-hardly-two-fit-into-a-block").into_bytes();
+    let versions: Versions = (0..9000).map(|i| ((key(i), Reverse(1)), (Kind::Put, vec![1]))).collect();
+    let fixture = Fixture::write(&versions, &[], options(100, Compression::None), FilterSpec::from(4.0));
+    let places: Vec<u64> = {
+        let table = fixture.open(0).expect("sound");
+        let view = table.root.view();
+        assert_eq!(view.level(), 1);
+        (0..view.count()).map(|number| view.fence(number).expect("sound").offset).collect()
+    };
+    let last = places.len() - 1;
+    assert!(last >= 5, "{last}");
+    for damaged in [vec![0, 1], vec![1, 2], vec![1, 2, 3, 5], vec![last - 1, last], (0..=last).collect()] {
+        let good = fixture.mem.peek(&fixture.path).expect("there");
+        for &number in &damaged {
+            let at = places[number] + 10;
+            fixture.mem.patch(&fixture.path, at, &[good[at as usize] ^ 0xff]);
+        }
+        let mut salvage = Salvage::open(&fixture.mem.env(), &fixture.path, ID).expect("a file");
+        let found: Vec<Vec<u8>> = core::iter::from_fn(|| salvage.next()).map(|version| version.key).collect();
+        assert!(found.iter().eq(versions.keys().map(|(key, _)| key)), "{damaged:?}: {} found", found.len());
+        assert_eq!(salvage.losses.len(), damaged.len(), "{damaged:?}");
+        assert!(salvage.losses.iter().all(|loss| loss.entries == Some(0)), "{:?}", salvage.losses);
+        fixture.mem.patch(&fixture.path, 0, &good);
+    }
+}
+
 #[test]
 fn a_table_under_another_number_is_an_error() {
     let (fixture, _) = small();
