@@ -158,7 +158,8 @@ impl DeadSpanCursor {
     /// Starts a search.
     #[inline]
     pub(super) fn begin(&mut self) {
-        (self.has_edge, self.passed) = (false, 0);
+        self.has_edge = false;
+        self.uncounted += std::mem::take(&mut self.passed);
     }
 
     /// Records that the search passed `entries` that it does not show.
@@ -186,7 +187,6 @@ impl DeadSpanCursor {
 
     /// Restarts the span, because the search met a value that has expired.
     pub(super) fn forget(&mut self) {
-        self.uncounted += self.passed;
         self.begin();
     }
 
@@ -230,7 +230,7 @@ impl DeadSpanCursor {
 
     /// Remembers that `range` holds no key at `snapshot`.
     pub(super) fn remember(&mut self, range: KeyRange, snapshot: Seq) {
-        self.uncounted += self.passed;
+        self.uncounted += std::mem::take(&mut self.passed);
         self.count();
         if let Some(spans) = &self.spans {
             spans.remember(range, snapshot, self.time);

@@ -125,8 +125,10 @@ impl<C: Cursor> VisibleIter<C> {
             }
             self.cursor.prev()?;
         }
-        self.walk.pass(steps);
-        Ok(match self.settle(base, base_seq)? {
+        let is_visible = self.settle(base, base_seq)?;
+        // All versions but the one that is shown.
+        self.walk.pass(steps.saturating_sub(usize::from(is_visible)));
+        Ok(match is_visible {
             true => Verdict::Visible,
             false if expired => Verdict::Expired,
             false => Verdict::Deleted,
