@@ -1,7 +1,8 @@
 //! Reads values from value files.
 //!
 //! A value file stays open after its first read. At most [`OPEN_FILES`] are open, and at most an eighth of the files
-//! that the process may open. When no descriptor is left, all of them are closed. A caller holds a tree with the
+//! that the process may open. After a close of the store files stay open, four times as many, since they may be
+//! unlinked. When no descriptor is left before a close, all of them are closed. A caller holds a tree with the
 //! pointer that it follows, so the file is not unlinked meanwhile. Every read verifies the checksum of the whole
 //! record, which is bound to key, sequence number and place.
 //!
@@ -273,6 +274,10 @@ impl ValueFiles {
         let opened = OpenFile { last_read, ..opened? };
         let mut open = self.open.lock();
         let oldest = open.files.iter().min_by_key(|(_, file)| file.last_read).map(|(id, _)| *id);
+        if open.keeps_all && open.files.len() >= KEPT_SHARE * self.most_open {
+            // No file that stays open may be closed, so this one is closed after the read.
+            return Ok(opened);
+        }
         let is_full = open.files.len() >= self.most_open && !open.keeps_all;
         let closed = oldest.filter(|_| is_full).and_then(|id| open.files.remove(&id));
         open.files.insert(id, opened.clone());
@@ -353,5 +358,32 @@ impl StoredValue {
         let decompressed = Decompressor::new().decompress(self.codec, &self.stored, &mut value);
         decompressed.map_err(|damage| Error::corruption(&self.path, self.offset, damage.what))?;
         Ok(Slice::from(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_env::MemEnv;
+
+    /// An iterator goes on after a close, and reads more value files than may stay open.
+    #[test]
+    fn a_bounded_number_of_files_stays_open_after_a_close() {
+        let mem = MemEnv::new(1);
+        mem.env().fs().create_dir_all("/db".as_ref()).expect("room");
+        let files = ValueFiles { most_open: 1, ..ValueFiles::damaged(mem.env(), PathBuf::from("/db")) };
+        for number in 1..=20 {
+            mem.plant(&files.path(ValueFileId(number)), FileKind::Value, &[0; 100]);
+        }
+        for number in 1..=3 {
+            files.open(ValueFileId(number)).expect("there");
+            assert_eq!(mem.open_files(), 1);
+        }
+        files.keep_all([ValueFileId(7)].into_iter());
+        for number in (1..=20).chain(1..=20) {
+            files.open(ValueFileId(number)).expect("a descriptor is left");
+            assert!(mem.open_files() <= KEPT_SHARE, "{} files are open", mem.open_files());
+        }
+        assert_eq!(mem.open_files(), KEPT_SHARE);
     }
 }
