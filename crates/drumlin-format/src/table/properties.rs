@@ -160,6 +160,17 @@ pub struct Owner {
 }
 
 impl Properties {
+    /// Returns the bytes of memory that bounds, filter modules, value files and the owner's name take on the heap.
+    pub fn held_bytes(&self) -> usize {
+        let keys = self.key_bounds.iter().map(|(first, last)| first.len() + last.len()).sum::<usize>();
+        let range = self.tombstones.iter().map(|(_, range)| {
+            let end = range.end.as_ref().map_or(0, |end| end.len());
+            range.start.len() + end
+        });
+        let lists = size_of_val(&*self.filter.modules) + size_of_val(&*self.value_files);
+        keys + range.sum::<usize>() + lists + self.owner.as_ref().map_or(0, |owner| owner.name.len())
+    }
+
     /// Returns whether each user key has only one version.
     pub fn unique_keys(&self) -> bool {
         self.entries == self.keys

@@ -3,8 +3,9 @@
 //! Only verified bytes may rule a key out. A lookup that finds a module not in memory reads it from the file or goes on
 //! without it. A read must pay off: it costs as much as the reads of several data blocks that the filter may save. The
 //! first miss of the first module reads it. After that a module is read at one miss in as many as its length holds
-//! [`BYTES_PER_MISS`], and a later module at most at one in [`LOAD_EVERY`]. So modules that evict each other cost at
-//! most about twice what lookups without them would.
+//! [`BYTES_PER_MISS`], and a later module at most at one in [`LOAD_EVERY`]. So modules that evict each other cost
+//! lookups of an open table at most about twice what lookups without them would. `multi_get` counts a miss twice, and a
+//! table that is opened again starts to count anew.
 //!
 //! A damaged module is marked once and never read again. Lookups continue without it, `verify` reports it, and the
 //! next compaction of the table builds a new filter.

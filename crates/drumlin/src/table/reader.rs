@@ -91,7 +91,8 @@ impl Table {
             + blocks.file.path().as_os_str().len()
             + root.held_bytes()
             + filter.held_bytes()
-            + tombstones.held_bytes();
+            + tombstones.held_bytes()
+            + properties.held_bytes();
         cache.hold_table(held);
         Ok(Table {
             blocks,

@@ -341,10 +341,16 @@ impl TableCache {
         if self.keeps_all.load(Ordering::Acquire) {
             return;
         }
-        while open.tables.len() > keep {
-            let oldest = open.tables.iter().min_by_key(|(_, kept)| kept.open.used.load(Ordering::Relaxed));
-            let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
-            open.close(oldest, self.epochs());
+        match open.tables.len().saturating_sub(keep) {
+            0 => {}
+            1 => {
+                let used = |kept: &KeptTable| kept.open.used.load(Ordering::Relaxed);
+                let oldest = open.tables.iter().min_by_key(|(_, kept)| used(kept)).map(|(id, _)| *id);
+                oldest.into_iter().for_each(|id| open.close(id, self.epochs()));
+            }
+            surplus => {
+                open.by_use().into_iter().take(surplus).for_each(|id| open.close(id, self.epochs()));
+            }
         }
     }
 }

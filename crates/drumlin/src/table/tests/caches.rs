@@ -187,6 +187,27 @@ fn tables_that_go_are_forgotten_whole() {
     assert!(names < 8 * 1024 + 8 * blocks.len(), "{names} names for {} blocks", cache.stats().blocks);
 }
 
+/// The bytes that an open table holds grow with its bounds and its list of value files.
+#[test]
+fn bounds_and_value_files_count_as_held() {
+    let table = |key_bytes: usize, value_files: u64| {
+        let mut versions = Versions::new();
+        for number in 0..100u64 {
+            let mut key = number.to_be_bytes().to_vec();
+            key.resize(key_bytes, 0);
+            let value = pointer(number % value_files, 100);
+            versions.insert((key, Reverse(1)), (Kind::PutPointer, value));
+        }
+        let fixture =
+            Fixture::write(&versions, &[], options(1 << 20, Compression::None), FilterSpec::from(0.0));
+        fixture.open(1 << 20).expect("sound").held_bytes()
+    };
+    let plain = table(8, 1);
+    // The single block has an index key of its own.
+    assert!(table(5008, 1) >= plain + 2 * 5000);
+    assert_eq!(table(8, 50), plain + 49 * size_of::<ValueReference>());
+}
+
 /// A value is found by file, place and version. It leaves with its file.
 #[test]
 fn values_are_found_by_version_and_leave_with_their_file() {
