@@ -51,7 +51,8 @@
 //! - **Memory.** The option `memory_budget`, 512 MiB by default, bounds memtables, the block cache, and the buffers of
 //!   flushes and compactions. [`Options::memory_budget`] says what it does not include.
 //! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments of 16
-//!   MiB, or 3/256 of `memory_budget` if that is more; an empty store takes one. The log usually stays below three
+//!   MiB, or 3/256 of `memory_budget` if that is more, but at most a sixteenth of `disk_budget`. An empty store has
+//!   one segment. The log usually stays below three
 //!   quarters of `memory_budget`, or four segments if that is more. A compaction needs space for its output before its
 //!   input is removed. The option `disk_budget` bounds tables, value files and log together.
 //! - **Files.** A store keeps at most 4096 tables open, and at most half of the files that the process may have open
@@ -80,7 +81,7 @@
 //! | `write_buffer_size`, block cache | options `memtable_bytes` and `memory_budget`, which covers both |
 //! | `max_background_jobs`, `max_subcompactions` | option `compaction_slots`, a limit on running subcompactions |
 //! | compaction style | option `compaction`: `arce`, `1-leveling` (level), `universal` and others |
-//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs`: 3/4 of it; `max_runs` + 8 |
+//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs`: at most 3/4 of it; it plus 8 |
 //! | `use_direct_reads` | option `table_reads` |
 //! | `CompactRange`, `Checkpoint`, `RepairDB` | [`Keyspace::compact`], [`Db::checkpoint`], [`repair`] |
 //! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |

@@ -209,8 +209,9 @@ impl Error {
         matches!(self.kind(), ErrorKind::NoSpace | ErrorKind::TooManyFiles)
     }
 
-    /// Returns the key whose merge operands could not be merged, if that is the cause. All other keys are readable. The
-    /// key is user data, so the error's text never contains it.
+    /// Returns the key that cannot be read, if the error is about a single key: its merge operands could not be merged
+    /// (`MergeFailed`), or its value in a value file is damaged (`Corruption`). All other keys are readable. The key is
+    /// user data, so the error's text never contains it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

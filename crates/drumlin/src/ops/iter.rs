@@ -44,10 +44,10 @@ type Pair = (Slice, Slice);
 /// ```
 ///
 /// # Errors
-/// When the operands of one key cannot be merged, the iterator returns an error that has a [`key`](crate::Error::key)
-/// once, and continues after that key. Any other error ends the iteration: the iterator returns the error once, and
-/// then `None`. So stop at an error without a key: what follows is not the end of the range. A loop that ignores errors
-/// takes a part of the range for all of it.
+/// When the operands of one key cannot be merged, or its value in a value file is damaged, the iterator returns an
+/// error that has a [`key`](crate::Error::key) once, and continues after that key. Any other error ends the iteration:
+/// the iterator returns the error once, and then `None`. So stop at an error without a key: what follows is not the end
+/// of the range. A loop that ignores errors takes a part of the range for all of it.
 ///
 /// # Resources
 /// An iterator pins the state of the store that it reads, until it is dropped: its tables stay on disk, and its

@@ -4,7 +4,8 @@
 //! nothing. It reads one snapshot for its whole life.
 //!
 //! Invariant: after an error the cursor is on no entry, and every further call returns the error again. An error for a
-//! single key, whose operands cannot be merged, is returned once. The cursor can then move on from that key.
+//! single key, whose operands cannot be merged or whose value is damaged, is returned once. The cursor can then move on
+//! from that key.
 
 use crate::base::error::Result;
 use crate::keyspace::KeyspaceState;

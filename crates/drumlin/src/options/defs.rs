@@ -35,8 +35,8 @@ settings! {
 
     /// Memory budget of the store: memtables, block cache (with filters, indexes, and values of value files), open
     /// tables, metadata of each file, and buffers of flushes and compactions. With many files, less memory is left for
-    /// cached blocks, and fewer tables stay open. Writes wait when memtables use three eighths of it. Batches that only
-    /// delete may use one eighth of that more. A value or batch larger than a quarter of it is refused. Not part of it:
+    /// cached blocks, and fewer tables stay open. Writes wait when memtables use three eighths of it, and batches that
+    /// only delete when they use 27/64. A value or batch larger than a quarter of it is refused. Not part of it:
     /// the read-ahead of iterators, up to 256 KiB for each iterator and run and 1 MiB for values in value files,
     /// memtables that iterators and cursors still read, batches that are not written yet, values that the program
     /// holds, and the page cache of the operating system. Log segments that are written through memory maps are in the
@@ -65,10 +65,9 @@ settings! {
     /// `unsplit` also runs each compaction on one thread.
     pipeline: Pipeline = Pipeline::Pipelined => names(Pipeline::NAMES).expert();
 
-    /// Smallest size of a log segment. With a large `memory_budget` segments grow, so that there are at most about 64.
-    /// With a small `disk_budget` they are smaller.
-    /// Segments are preallocated and recycled. The live log may take three quarters of `memory_budget`, at most
-    /// 64 GiB, or four segments if that is more.
+    /// Size of a log segment. With a large `memory_budget` segments are larger, so that there are at most about 64. A
+    /// segment takes at most a sixteenth of `disk_budget`. Segments are preallocated and recycled. The live log may
+    /// take three quarters of `memory_budget`, at most 64 GiB, or four segments if that is more.
     log_segment_bytes: u64 = 16 * MIB => bytes(64 * KIB, GIB).expert();
 
     /// How tables are read. `buffered` reads use the page cache of the operating system. `direct` reads bypass it where
@@ -106,9 +105,11 @@ settings! {
     /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. All of these but `arce` also take a
     /// last argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon:S/w`,
     /// `horizontal-leveling:l/S`, `horizontal-tiering:l/S` and `horizontal-lazy:T/L` plan the compactions of many
-    /// flushes ahead: S is a target for space amplification (1.05 to 2, default 1.15), w a fixed weight of reads
-    /// (default: measured), l the most runs of a cycle (1 to 5) or the most writes of a flush (2 to 5), by default 2; T
-    /// is 2 to 32 and L 2 to 6 (default 6/3). `vertiorizon:paper` is the published scheme, for comparison.
+    /// flushes, a cycle, ahead. S is a target for space amplification (1.05 to 2, default 1.15), and w a fixed weight
+    /// of reads (default: measured). With `horizontal-leveling` a cycle has at most l runs (1 to 5, default 2); with
+    /// `horizontal-tiering` a cycle writes each flushed byte at most l times (2 to 5, default 2). T is the size ratio
+    /// (2 to 32, default 6) and L the number of levels (2 to 6, default 3). `vertiorizon:paper` is the published
+    /// scheme, for comparison.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The
