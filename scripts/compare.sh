@@ -61,7 +61,7 @@ row threads-2 micro fillrandom,readrandom,readmissing --num 2000000 --threads 2 
 row batch micro fillbatch --num 2000000 --engines "$loaders"
 row zipf micro readrandom,readmissing --num 2000000 --theta 0.99 --engines "$pair"
 row lz4 micro fillrandom,readrandom,readseq --num 2000000 --compression lz4 --engines "$loaders"
-row values-64k micro fillrandom,readrandom --num 30000 --reads 30000 --value-size 65536 --engines "$pair"
+row values-64k micro fillrandom,readrandom --num 30000 --reads 300000 --value-size 65536 --engines "$pair"
 # Values in value files and in blob files.
 blobs=drumlin,rocksdb-tuned,rocksdb-blob,rocksdb-blob-forced
 blob="values --scale 1/64 --memory 3GiB --memtable 64MiB --set value_threshold=1KiB --engines $blobs"

@@ -5,14 +5,15 @@ pub(super) const HEAD: &str = "# Drumlin beside other engines
 
 Generated from the reports in `comparison/`; do not edit.
 
-- `us/op` is elapsed microseconds per operation: the time of the slowest thread from the common start of all threads to
-  its last answer and, after phases that write and those of `ycsb`, the time of the settling that follows, divided by
-  the operations of all threads. The CPU time that the thread spent on drawing keys does not count. Each value is the
-  median of the usable rounds, and lower is better.
-- Settling is a flush and a wait until no flush or compaction is pending; after the phases of `ycsb` that are no load it
-  is the wait alone. Before reads it is a compaction of the whole store into one sorted run instead, so loads compare
-  only between commands with the same phases. Elsewhere a policy may leave runs that it does not want to merge: `sorted
-  runs` and `space amp`, disk space over live keys and values, are those after settling.
+- `us/op` is elapsed microseconds per operation, the median of the usable rounds; lower is better. All threads start
+  together. The time is that of the slowest thread up to its last answer, without the CPU time that it spent on
+  generating keys, divided by the operations of all threads. After phases that write and those of `ycsb` it includes
+  the settling that follows.
+- *Settling* is the work that a phase leaves behind. Normally it is a flush, then a wait until no flush or compaction
+  is pending; the policy may leave several sorted runs. After the phases of `ycsb` that are no load it is the wait
+  alone. After a load that reads follow it is a compaction of the whole store into one sorted run, so compare loads
+  only between commands with the same phases. `sorted runs` and `space amp` (disk space over live keys and values) are
+  taken after settling.
 - `report` links the report of the row: all rounds, versions and settings. `config` has the settings of an engine in its
   last phase, and `phase_config` those of each phase, if they differ.
 - `vs ENGINE` is Drumlin's throughput over that of the other engine in the same round: median (least-most), or one
@@ -42,8 +43,9 @@ Generated from the reports in `comparison/`; do not edit.
 - RocksDB is called through C, entry by entry, and has no coroutines, without which `async_io` does not help MultiGet.
   Its forms: [the benchmark's README](../../compare/README.md). Space amplification counts log files.
 - The data fits into the memory, but for `dynamic` and the four phases with 16 MiB. `ops` is the number of operations,
-  and `--num` that of the puts of a load. The keys of a load are random and repeat: 63 % of them are distinct.
-  `overwrite` puts twice as many, among all keys. Unless the command or the row's name says otherwise: keys of 16 bytes,
+  and `--num` that of the puts of a load and of possible keys. A load of `micro` draws each key at random from these,
+  as in db_bench, so 63 % (1 - 1/e) of them exist after it. `overwrite` makes twice as many puts, drawn the same way.
+  Unless the command or the row's name says otherwise: keys of 16 bytes,
   values of 100 bytes, no compression, 64 MiB memtables, 10 filter bits per key, 3 GiB of memory, a log that is not
   synced, one flush and one compaction at a time (`max_background_jobs = 2`), and one client thread. `ycsb` has keys of
   about 23 bytes, each once, and updates that write a whole value; `values` has keys of 256 bytes and values of 4 KiB.
