@@ -1,14 +1,15 @@
 //! Runs one piece (subcompaction), or the compaction inside a flush, in bounded steps.
 //!
 //! 1. Merge the cursors that the caller has opened over the inputs, each clipped to the piece's key range.
-//! 2. Each step takes entries from the merge stream into the outputs until it reaches its byte or entry limit.
+//! 2. Each step takes entries from the merge stream into the outputs until it reaches its byte or entry limit, or until
+//!    the stream has dropped many entries one after another.
 //! 3. At the end check that entries read = entries written + entries dropped, and entries read = entries that the
 //!    inputs claim. Otherwise the job fails and its inputs stay.
 //! 4. Then write and sync the surviving range tombstones and the last table.
 //!
 //! A read error ends the job (order rule O11). It is never treated as the end of the input.
 
-use super::merge::{MergeRules, MergeStream};
+use super::merge::{Advanced, MergeRules, MergeStream};
 use super::output::{OutputSpec, Outputs};
 use crate::base::cursor::Cursor;
 use crate::base::error::{Error, ErrorKind, Result};
@@ -79,14 +80,22 @@ impl MergeJob {
             if !self.outputs.has_numbers() {
                 return Ok(Progress::NeedsNumber);
             }
-            let has_entry = self.stream.advance()?;
+            let advanced = self.stream.advance()?;
             if self.stream.has_dropped() {
                 self.outputs.supersede(self.stream.superseded());
                 self.outputs.ended(self.stream.ended());
             }
-            if !has_entry {
-                self.finish()?;
-                return Ok(Progress::Done);
+            match advanced {
+                Advanced::Entry => {}
+                // Entries that are dropped take time too.
+                Advanced::Skipped => {
+                    self.outputs.note_read(self.stream.read());
+                    break;
+                }
+                Advanced::End => {
+                    self.finish()?;
+                    return Ok(Progress::Done);
+                }
             }
             let (key, value) = (self.stream.key(), self.stream.value());
             self.left.entries -= 1;

@@ -153,6 +153,20 @@ enum At {
     Queue,
 }
 
+/// Number of entries dropped one after another after which [`MergeStream::advance`] returns without an entry, so that
+/// its caller can stop in between.
+const MOST_SKIPPED: u64 = 16_384;
+
+/// Result of [`MergeStream::advance`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Advanced {
+    /// The stream is on an entry.
+    Entry,
+    /// Entries were dropped. More may follow.
+    Skipped,
+    End,
+}
+
 /// The surviving entries of a compaction, in internal order.
 pub(crate) struct MergeStream<C> {
     input: C,
@@ -251,8 +265,8 @@ impl<C: Cursor> MergeStream<C> {
         !self.superseded.is_empty() || !self.ended.is_empty()
     }
 
-    /// Moves to the next surviving entry; returns `false` at the end.
-    pub(crate) fn advance(&mut self) -> Result<bool> {
+    /// Moves to the next surviving entry, or ends after [`MOST_SKIPPED`] entries that were dropped.
+    pub(crate) fn advance(&mut self) -> Result<Advanced> {
         self.superseded.clear();
         self.ended.clear();
         match self.at {
@@ -263,20 +277,24 @@ impl<C: Cursor> MergeStream<C> {
             At::Nothing => {}
         }
         self.at = At::Nothing;
+        let until = self.counts.read + MOST_SKIPPED;
         loop {
             if !self.queue.is_empty() {
                 self.at = At::Queue;
                 break;
             }
             if !self.input.valid() {
-                return Ok(false);
+                return Ok(Advanced::End);
             }
             if self.judge()? {
                 break;
             }
+            if self.counts.read >= until && self.queue.is_empty() {
+                return Ok(Advanced::Skipped);
+            }
         }
         self.counts.written += 1;
-        Ok(true)
+        Ok(Advanced::Entry)
     }
 
     fn step(&mut self) -> Result<()> {

@@ -211,6 +211,10 @@ impl<N: Fn() -> u64> Leader<'_, N> {
         if state.closed {
             return Answer::Ended(Err(Error::new(ErrorKind::Closed, "the store was closed")));
         }
+        // The log may have failed since the commit was admitted (order rule O10).
+        if let Some(error) = self.publisher.failure() {
+            return Answer::Ended(Err(error.with_kind(ErrorKind::Poisoned)));
+        }
         if !self.publisher.has_room() {
             return Answer::RingFull;
         }

@@ -15,7 +15,8 @@
 //! - A commit is acknowledged only when every commit before it is written, so the log has no hole before an
 //!   acknowledged record.
 //! - Segment N is synced in full before anything in segment N+1 counts as synced (order rule O2).
-//! - After a failed write or sync of the log nothing is written to it again (O10): the store is poisoned.
+//! - After a failed write or sync of the log no commit reserves a place in it (O10): the store is poisoned. Commits
+//!   that had reserved theirs may still write their records, and return the error.
 
 pub(crate) mod apply;
 pub(crate) mod budget;

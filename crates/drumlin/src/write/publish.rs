@@ -330,6 +330,11 @@ impl Publisher {
         self.has_failed.load(Acquire)
     }
 
+    /// Returns the failure after which no commit can be published.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.has_failed().then(|| self.queue.lock().failed.clone()).flatten()
+    }
+
     fn fail_under(&self, queue: &mut Queue, error: Error) {
         queue.failed.get_or_insert(error);
         self.has_failed.store(true, Release);

@@ -64,8 +64,7 @@ impl DurableLog {
     pub(crate) fn sync_to(&self, end: u64, publisher: &Publisher, commit_lock: &CommitLock) -> Result<u64> {
         let mut calls = 0;
         while self.take_turn(|| self.durable_end() >= end)? {
-            let result = self.sync_once(publisher, commit_lock, &mut calls);
-            self.end_turn(result)?;
+            self.in_turn(|| self.sync_once(publisher, commit_lock, &mut calls))?;
         }
         Ok(calls)
     }
@@ -74,13 +73,13 @@ impl DurableLog {
     /// them.
     pub(crate) fn sync_segment_starts(&self, commit_lock: &CommitLock) -> Result<()> {
         self.take_turn(|| false)?;
-        self.end_turn(commit_lock.sync_segment_starts())
+        self.in_turn(|| commit_lock.sync_segment_starts())
     }
 
     /// Makes the records written to `segment` durable.
     pub(crate) fn sync_segment(&self, segment: &Segment) -> Result<()> {
         self.take_turn(|| false)?;
-        self.end_turn(segment.sync())
+        self.in_turn(|| segment.sync())
     }
 
     /// Waits for this thread's turn to sync and returns `true`, or returns `false` as soon as `done` holds. Returns an
@@ -102,6 +101,21 @@ impl DurableLog {
             }
             turn = self.synced.wait(turn);
         }
+    }
+
+    /// Does the work of the turn that this thread has taken, and ends the turn, even if `work` panics. Otherwise all
+    /// later syncs, and the one of `close`, would wait for ever.
+    fn in_turn(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        struct Turn<'a>(&'a DurableLog);
+        impl Drop for Turn<'_> {
+            fn drop(&mut self) {
+                let _ = self.0.end_turn(Err(Error::new(ErrorKind::Bug, "a sync of the log panicked")));
+            }
+        }
+        let turn = Turn(self);
+        let result = work();
+        std::mem::forget(turn);
+        self.end_turn(result)
     }
 
     fn end_turn(&self, result: Result<()>) -> Result<()> {
@@ -173,5 +187,15 @@ mod tests {
             assert!(told.to_string().contains("a page is lost"), "{told}");
         });
         assert!(!log.take_turn(|| true).expect("a durable position needs no sync"));
+    }
+
+    /// A thread that panics in its turn does not keep it.
+    #[test]
+    fn a_sync_that_panics_fails_the_later_ones() {
+        let log = DurableLog::new(CommitPoint::default());
+        assert!(log.take_turn(|| false).expect("the turn is free"));
+        let panics = std::panic::AssertUnwindSafe(|| log.in_turn(|| panic!("as the test wants")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(log.take_turn(|| false).expect_err("a sync failed").kind(), ErrorKind::Bug);
     }
 }

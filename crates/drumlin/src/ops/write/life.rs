@@ -204,6 +204,20 @@ fn a_reservation_that_leaves_a_hole_poisons_the_store() {
     assert_eq!(db.close().expect_err("it is poisoned").kind(), ErrorKind::Poisoned);
 }
 
+/// A write that was admitted before the log failed reserves no place in it.
+#[test]
+fn nothing_is_reserved_after_the_log_failed() {
+    let mem = MemEnv::new(12);
+    let db = Db::builder("/s").env(mem.env()).open().expect("open");
+    let keys = db.keyspace("k").expect("keyspace");
+    keys.put("first", "1").expect("put");
+    let position = || keys.store.commit_lock.state.lock().log.position();
+    let before = position();
+    keys.store.publisher.fail(Error::new(ErrorKind::Io, "a sync failed"));
+    assert_eq!(reserve(&keys).err().expect("the log has failed").kind(), ErrorKind::Poisoned);
+    assert_eq!(position(), before);
+}
+
 /// A write that waits because too many are under way waits for other commits.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "commits of several threads")]
