@@ -405,6 +405,35 @@ fn pinned_views_outlive_compaction_drop_and_reopening() {
     }
 }
 
+/// A flush tells its end on its own thread. A listener that closes the store there does not wait for that thread.
+#[test]
+fn a_listener_may_close_the_store_when_a_flush_ends() {
+    struct Closes(drumlin_env::sync::Mutex<Option<Db>>);
+    impl drumlin::EventListener for Closes {
+        fn on_event(&self, event: &drumlin::Event) {
+            if matches!(event, drumlin::Event::Flushed { .. })
+                && let Some(db) = self.0.lock().take()
+            {
+                let _ = db.close();
+            }
+        }
+    }
+    let dir = drumlin::env::TempDir::new("drumlin-close-flush").expect("a directory");
+    let path = dir.path().join("store");
+    let listener = std::sync::Arc::new(Closes(drumlin_env::sync::Mutex::new(None)));
+    let db = Db::builder(&path).listener(listener.clone()).open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    keys.put("key", "value").expect("put");
+    *listener.0.lock() = Some(db.clone());
+    // The flush ends, or the close comes first.
+    let flushed = db.flush();
+    drop(keys);
+    let closed = db.close();
+    drop(listener);
+    let again = Db::open(&path).unwrap_or_else(|error| panic!("{flushed:?}; {closed:?}; {error}"));
+    assert_eq!(again.keyspace("k").expect("k").get("key").expect("get").as_deref(), Some(&b"value"[..]));
+}
+
 /// A listener runs on a background thread, which cannot wait for its own end.
 #[test]
 fn a_listener_may_close_the_store() {

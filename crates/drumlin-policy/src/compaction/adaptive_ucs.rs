@@ -119,6 +119,7 @@ impl AdaptiveUcs {
                 ws.push(deeper);
             }
             ws[0] = best;
+            self.preset.rule.most = Some(MOST_MERGES);
         } else if best == present
             && let Some(other) = ws.iter().position(|w| *w != best)
         {
@@ -128,8 +129,8 @@ impl AdaptiveUcs {
             } else {
                 ws[other] = best;
             }
+            self.preset.rule.most = Some(MOST_MERGES);
         }
-        self.preset.rule.most = Some(MOST_MERGES);
     }
 }
 
@@ -228,6 +229,11 @@ mod tests {
             let mut policy = fresh();
             let mut world = of_1280_flushes(&mut policy);
             assert_eq!(check(&mut world, &mut policy, read / 0.6, 500_000.0), ws, "{read}");
+            assert_eq!(
+                policy.preset.rule.most.is_some(),
+                ws.len() > 1,
+                "{read}: bounded only after a change"
+            );
         }
     }
 

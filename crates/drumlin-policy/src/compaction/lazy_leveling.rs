@@ -81,6 +81,6 @@ impl Rule for LazyLeveling {
 
     fn stall_triggers(&self, _: &RuleScene<'_>) -> StallTriggers {
         let slow = self.ratio as f64;
-        StallTriggers { scope: PaceScope::Level0, slow, stop: slow + 4.0 }
+        StallTriggers::above(PaceScope::Level0, slow, 4.0)
     }
 }

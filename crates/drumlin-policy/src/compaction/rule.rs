@@ -1,5 +1,6 @@
 //! The trait of the rules that propose compactions, and what a rule sees and returns.
 
+use crate::pace::THROTTLE_FROM;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -43,6 +44,19 @@ pub(super) struct StallTriggers {
     pub(super) stop: f64,
 }
 
+impl StallTriggers {
+    /// Stops writers `margin` runs above `slow`, or later: writers are also slowed above three quarters of `stop`, and
+    /// up to `slow` runs the policy may have nothing to compact.
+    pub(super) fn above(scope: PaceScope, slow: f64, margin: f64) -> StallTriggers {
+        StallTriggers { scope, slow, stop: stop_above(slow, margin) }
+    }
+}
+
+/// Returns the number of runs, at least `margin` above `slow`, of which three quarters are at least `slow`.
+pub(super) fn stop_above(slow: f64, margin: f64) -> f64 {
+    (slow + margin).max(slow / THROTTLE_FROM)
+}
+
 /// Lazily built plans: most often only the first is used.
 pub(super) type Proposals<'s> = Box<dyn Iterator<Item = Plan> + 's>;
 
@@ -83,4 +97,20 @@ pub(super) trait Rule: fmt::Debug + Send {
 /// Returns `base^exponent`, for small powers of size ratios.
 pub(super) fn power(base: f64, exponent: u8) -> f64 {
     (0..exponent).fold(1.0, |product, _| product * base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing may be due up to `slow` runs, so writers are not slowed there.
+    #[test]
+    fn writers_are_not_slowed_before_a_compaction_may_be_due() {
+        for slow in 1..1000 {
+            let slow = f64::from(slow);
+            let stop = StallTriggers::above(PaceScope::Level0, slow, 4.0).stop;
+            assert!(THROTTLE_FROM * stop >= slow - 1e-9 && stop >= slow + 4.0, "{slow} {stop}");
+        }
+        assert_eq!([8.0, 12.0, 100.0].map(|slow| stop_above(slow, 4.0)), [12.0, 16.0, 100.0 / 0.75]);
+    }
 }

@@ -106,6 +106,6 @@ impl Rule for Ucs {
         let deepest = self.bucket(scene, scene.tree.bytes());
         let runs: usize = (0..=deepest).map(|bucket| trigger(self.w(bucket)) - 1).sum();
         let slow = runs.max(20) as f64;
-        StallTriggers { scope: PaceScope::All, slow, stop: slow + 16.0 }
+        StallTriggers::above(PaceScope::All, slow, 16.0)
     }
 }

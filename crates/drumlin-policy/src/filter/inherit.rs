@@ -12,15 +12,14 @@
 //! A run *between* is a run of the output level that is no input and that lookups reach between the first and the
 //! last input. The output is newer, so lookups that the run answers now pass the output first. Where the compaction
 //! drops tombstones, lookups that found them become vain.
-//! drops tombstones, lookups that found them become vain.
+//!
 //! All shares are of lookups, by the density over the keys and by where the entries of a table lie. Keys between two
 //! outputs count to the one before. So outputs and the remaining parts of inputs together keep all found lookups, and
 //! those vain lookups for which the input was last.
-//! of the vain lookups those of the last input.
+//!
 //! The shares are computed when a piece ends, and applied to the counts of the moment when it is installed. So
 //! lookups that were counted during a long compaction are not lost. A file that another piece has narrowed meanwhile
 //! has only the counts of its rest.
-//! rest.
 //!
 //! It differs from the published rule (Mnemosyne, Eqs. 10 and 11), which adds and subtracts estimates of both kinds and
 //! clamps the result. Here no estimates of different tables are subtracted. Only lookups that found tombstones move

@@ -97,12 +97,6 @@ pub fn depth_cap(design: &LevelDesign, settings: &Settings) -> f64 {
     design_runs(design) + f64::from(settings.cap()) - 1.0
 }
 
-/// Returns the write amplification of one level of `bytes` that is folded every `k`-th batch of `batch` bytes, in
-/// bytes rewritten per byte that enters.
-pub fn rewritten(bytes: f64, k: f64, batch: f64) -> f64 {
-    1.0 + bytes / (k * batch)
-}
-
 /// Inputs of the fold decision for a piece.
 pub struct FoldInputs<'a> {
     /// Tree with its plans under way.
@@ -306,6 +300,5 @@ mod tests {
             assert_eq!(found, Some(best));
         }
         assert_eq!(fold_period(&FoldCosts::default(), 1e9, 1e6), f64::INFINITY);
-        assert_eq!(rewritten(1280.0, 1.0, 64.0), 21.0);
     }
 }

@@ -98,12 +98,6 @@ pub fn with_margin(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 16)
 }
 
-/// Returns the extra disk space of a running plan: `runs` input runs, `running` pieces started in key order, tables
-/// of `table` bytes and outputs of at most `output` bytes.
-pub fn extra_disk(runs: u64, running: u64, table: u64, output: u64) -> u64 {
-    running * output + 2 * running * runs * table
-}
-
 /// Properties of the machine that determine the number of slots.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Machine {
@@ -191,11 +185,6 @@ mod tests {
         assert_eq!(slots(&Machine { device: 1e12, ..machine }), 21);
         assert_eq!(slots(&Machine { memory: (3 << 20, 1 << 20), ..machine }), 3);
         assert_eq!(slots(&Machine { cores: 0.0, busy: 4.0, ..machine }), 1);
-    }
-
-    #[test]
-    fn extra_disk_has_a_bound_whatever_the_plan() {
-        assert_eq!(extra_disk(2, 4, 32 << 20, 64 << 20), 768 << 20);
     }
 
     #[test]

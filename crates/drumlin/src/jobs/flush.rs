@@ -77,18 +77,20 @@ impl FlushLane {
     }
 
     fn try_step(&self) -> Result<Step, FlushFailure> {
-        let mut slot = self.job.lock();
-        let Some(job) = slot.take() else {
+        // The slot is not locked while the job runs: a listener may close the store, which looks at the slot.
+        let job = self.job.lock().take();
+        let Some(job) = job else {
             if self.store.health.is_poisoned() {
                 return Ok(Step::Idle);
             }
-            *slot = self.begin()?;
-            return Ok(if slot.is_some() { Step::More } else { self.rest() });
+            let Some(begun) = self.begin()? else { return Ok(self.rest()) };
+            *self.job.lock() = Some(begun);
+            return Ok(Step::More);
         };
         let keyspace = job.keyspace.clone();
-        *slot = self.go_on(job).map_err(|error| FlushFailure { keyspace, error })?;
-        if slot.is_none() {
-            self.store.disk_budget.reserve_for_flush(0);
+        match self.go_on(job).map_err(|error| FlushFailure { keyspace, error })? {
+            Some(job) => *self.job.lock() = Some(job),
+            None => self.store.disk_budget.reserve_for_flush(0),
         }
         Ok(Step::More)
     }

@@ -275,12 +275,18 @@ impl Lane for CompactionLane {
     }
 
     fn step(&self) -> Step {
-        let now = self.store.files.now();
-        let debt = self.store.throttles.background.pay(0, now);
-        if debt > 0 {
-            return Step::Until(now + debt);
+        let mut slot = self.job.lock();
+        // A lane without a job begins one whatever the debt: policies are called, files are moved and outputs that were
+        // held are installed. Only the work of the job waits.
+        if slot.is_some() {
+            let now = self.store.files.now();
+            let debt = self.store.throttles.background.pay(0, now);
+            if debt > 0 {
+                return Step::Until(now + debt);
+            }
         }
-        let job = self.job.lock().take();
+        let job = slot.take();
+        drop(slot);
         let result = match job {
             Some(job) => self.advance(job).map(|job| {
                 *self.job.lock() = job;
@@ -311,7 +317,7 @@ impl Lane for CompactionLane {
 
 impl Store {
     /// Commits every install of any keyspace that may be made now. So outputs that were held too long are installed in
-    /// the level of their inputs, even if no other piece ends.
+    /// the level of their inputs, as soon as a lane is free, even if no other piece ends.
     fn install_all_ready(&self) {
         if self.held.lock().is_empty() {
             return;

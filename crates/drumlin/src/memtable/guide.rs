@@ -14,8 +14,9 @@
 //! **Writers do not wait for each other.** Each leaf has a lock. The blocks above, and the set of leaves, share
 //! another lock, the *version*, which is odd while it is held. A writer that finds a lock taken gives its node no
 //! slot and counts it as missed in the leaf. The next writer rebuilds a leaf that is full or has missed several
-//! nodes. If the leaf has missed any, it rebuilds from the list itself, so no node stays missed for long. Splitting a
-//! leaf takes both locks, the leaf's first.
+//! nodes. If the leaf has missed any, it rebuilds from the list itself. A node that is missed while its leaf is split
+//! may fall into the new leaf, and stays without a slot until that leaf misses another. Splitting a leaf takes both
+//! locks, the leaf's first.
 //!
 //! Invariants:
 //! * While no writer changes the guide, the blocks of each level cover all places, each block has a slot one level

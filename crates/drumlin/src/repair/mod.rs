@@ -60,7 +60,7 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 /// readable. Entries whose keyspace name is unknown go to `recovered-N`, and those of a table of an unknown keyspace to
 /// `recovered-table-N`.
 ///
-/// It reads all data of the tables once, and the log up to three times. It holds the log's entries in memory, and needs
+/// It reads all data of the tables once, and the log several times. It holds the log's entries in memory, and needs
 /// disk space for the new store.
 ///
 /// ```

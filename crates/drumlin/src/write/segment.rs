@@ -203,6 +203,7 @@ impl LogDirectory {
             return fs.rename_open(file, &path, FileKind::Log).map_err(|e| {
                 // No file may stay that the log does not count, under the old name or the new one.
                 self.remove_file(&self.path(*old), *bytes);
+                self.remove_file(&path, *bytes);
                 fail("cannot recycle a log segment", e)
             });
         }

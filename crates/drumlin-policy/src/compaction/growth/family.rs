@@ -123,9 +123,9 @@ impl Family {
             }
             Family::Published => {
                 let units = published::units(before, v2);
-                // The clear merges with all of V1 (Equation 2).
+                // The flush, the clear, which merges with all of V1, and the pushes into V2 (Equation 2).
                 let kept = published::RATIO / core::f64::consts::SQRT_2;
-                Sizes { obsolete: f64::INFINITY, units, kept, writes: kept + writes(v2, units, kept) }
+                Sizes { obsolete: f64::INFINITY, units, kept, writes: 1.0 + writes(v2, units, kept) }
             }
         }
     }
@@ -151,4 +151,18 @@ impl Family {
 
 fn parse_target(arguments: &Arguments<'_>, text: &str) -> Result<f64, PolicyError> {
     if text.is_empty() { Ok(TARGET) } else { arguments.bounded(text, "S", &TARGETS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Equation 2 of the paper: T' + (x / T' + 1) / 2 writes of each byte, for a V2 of x clears.
+    #[test]
+    fn the_published_scheme_writes_what_its_equation_says() {
+        let sizes = Family::Published.sizes(287.0, Some(8));
+        let x = 287.0 / f64::from(sizes.units);
+        let expected = sizes.kept + (x / sizes.kept + 1.0) / 2.0;
+        assert!((sizes.writes / expected - 1.0).abs() < 0.02, "{} {expected}", sizes.writes);
+    }
 }

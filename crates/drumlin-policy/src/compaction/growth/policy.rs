@@ -13,6 +13,7 @@ use super::space::Sizes;
 use super::tag::{Cycle, encode};
 use super::tuning::Tuning;
 use crate::compaction::preset::drain;
+use crate::compaction::rule::stop_above;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -263,7 +264,7 @@ impl Growth {
         let under_way = || input.tickets.iter().map(|ticket| &ticket.plan).chain(plans);
         let drain = drain(under_way(), input.tree, input.costs, input.limits);
         let mut slow = self.slows_at() as f64;
-        let mut pace = Pace { drain, ..Pace::free(PaceScope::All, slow + 8.0) };
+        let mut pace = Pace { drain, ..Pace::free(PaceScope::All, stop_above(slow, 8.0)) };
         if let (Some(cycle), Some(schedule)) = (self.cycle, &self.schedule) {
             let live = input.tree.live();
             let position = position(&live, cycle.number);
