@@ -74,29 +74,3 @@ fn flushes_go_first_and_merges_pay_for_them() {
     let merged = db.metrics().compaction_bytes_written - before.compaction_bytes_written;
     assert!(merged + flushed <= MIB * micros / 1_000_000 + STEP, "{merged} + {flushed} bytes in {micros} us");
 }
-
-/// While compactions wait for what flushes have written, policies are called: a keyspace that is new then gets its limit of
-/// runs.
-#[test]
-fn policies_are_called_while_compactions_wait() {
-    let mem = MemEnv::new(64);
-    let db = filled(&mem);
-    db.set_option("background_rate", "1MiB").expect("a live option");
-    let keys = db.keyspace("k").expect("k");
-    for n in 0..6000u32 {
-        keys.put(n.to_be_bytes(), [n as u8; 1000]).expect("put");
-    }
-    db.flush().expect("flush");
-    let clock = mem.env();
-    let now = || clock.clock().monotonic_micros();
-    let (began, before) = (now(), db.metrics());
-    let new = db.keyspace_with("new", SMALL).expect("keyspace");
-    new.put("key", "value").expect("put");
-    db.flush().expect("flush");
-    db.step_background(100).expect("steps");
-    let after = db.metrics();
-    assert!(now() - began < 1_000_000, "{} us passed", now() - began);
-    assert!(after.policy_calls > before.policy_calls, "no policy was called");
-    let written = after.compaction_bytes_written - before.compaction_bytes_written;
-    assert!(written <= STEP, "{written} bytes were compacted");
-}

@@ -327,3 +327,29 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use drumlin_env::MemEnv;
+
+    /// While compactions wait for `background_rate`, policies are called: a new keyspace gets its limit of runs.
+    #[test]
+    fn policies_are_called_while_compactions_wait() {
+        let mem = MemEnv::new(64);
+        let builder = Db::builder("/s").env(mem.env()).set("background_rate", "1MiB").expect("an option");
+        let db = builder.open().expect("open");
+        let keys = db.keyspace("k").expect("keyspace");
+        let store = keys.store.clone();
+        store.throttles.background.pay(1 << 40, store.files.now());
+        keys.put("key", "value").expect("put");
+        db.flush().expect("flush");
+        db.step_background(100).expect("steps");
+        let control = store.control.lock();
+        let entry =
+            control.keyspaces.iter().find(|entry| entry.state.id == keys.state.id).expect("its control");
+        assert!(entry.pace.is_some(), "its policy was not called");
+        drop(control);
+        assert!(store.throttles.background.pay(0, store.files.now()) > 0, "there is still debt");
+    }
+}
