@@ -45,7 +45,7 @@ pub(super) fn the_log_floor_spares_every_commit() {
     let db = open(&mem).expect("open");
     let [a, b] = keyspaces(&db).expect("keyspaces");
     let store = a.store.clone();
-    let whole = store.commit_lock.directory.segment_bytes;
+    let whole = store.commit_lock.directory.segment_bytes();
     let commits = [a, b].map(|keyspace| reserve(&keyspace, whole));
     let segments: Vec<_> =
         commits.iter().map(|commit| commit.log.as_ref().expect("it is logged").segment.number).collect();

@@ -8,8 +8,8 @@
 //! The manifest is replaced by a [`snapshot`] of the whole state when that makes it much smaller, or when the last edit
 //! found no disk space.
 //!
-//! Functions that take `&mut Control` run under the control lock; `next_file_number` and `rewrite_manifest_if_grown` take
-//! it.
+//! Functions that take `&mut Control` run under the control lock; `next_file_number` and `rewrite_manifest_if_grown`
+//! take it.
 
 use super::Store;
 use crate::base::error::{Error, ErrorKind, Result};
