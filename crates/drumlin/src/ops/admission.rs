@@ -448,17 +448,16 @@ mod tests {
         let store = keys.store.clone();
         let most = store.memory.most();
         keys.put("key", vec![7; 1 << 20]).expect("put");
-        let admits = |bytes: usize| {
-            let mut admitted = Admitted { store: &store, reserved: 0 };
-            store.try_admit_memory(most, bytes, &mut admitted)
-        };
-        assert!(admits(0) && !admits(most - (1 << 19)));
+        let begun = || Admitted { store: &store, reserved: 0 };
+        let admits = |most: usize, bytes: usize| store.try_admit_memory(most, bytes, &mut begun());
+        assert!(admits(most, 0) && !admits(most, most - (1 << 19)));
         let _wait = LargeWait::begin(&store, most - (1 << 19));
-        assert!(!admits(0), "it would take the memory that the large write waits for");
+        assert!(!admits(most, 0), "it would take the memory that the large write waits for");
+        assert!(admits(most + most / DELETES_SHARE, 0), "deletions free disk space");
         db.flush().expect("flush");
-        assert!(admits(0), "there is memory for both");
+        assert!(admits(most, 0), "there is memory for both");
         let _wait = LargeWait::begin(&store, 10 * most);
-        assert!(!admits(0) && admits(10 * most), "it goes first");
+        assert!(!admits(most, 0) && admits(most, 10 * most), "it goes first");
     }
 
     #[test]

@@ -107,9 +107,13 @@ impl Shares {
 
     /// Returns the bytes that memtables may hold for a small write to be admitted, if they may hold `most` otherwise.
     /// Small writes leave the memory that large writes wait for. Otherwise they would take what each flush frees, and a
-    /// large write could wait for ever.
+    /// large write could wait for ever. Batches that only delete, for which `most` is larger, make no way: on a full
+    /// disk they lead to free space.
     pub(crate) fn most_for_small(&self, most: usize) -> usize {
-        most.saturating_sub(self.waiting.load(Acquire))
+        match most > self.most {
+            true => most,
+            false => most.saturating_sub(self.waiting.load(Acquire)),
+        }
     }
 
     /// Records that a large write of `bytes` waits. The caller must record its end.

@@ -19,7 +19,7 @@ use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use drumlin_format::filter::{Method, may_contain};
 use drumlin_format::table::{FilterDescriptor, Handle};
 
-/// A later module that is not in memory is read at one in this many misses or fewer.
+/// A later module that is not in memory is read at one in this many misses, or less often.
 const LOAD_EVERY: u32 = 16;
 /// A module that is not in memory is read at one in as many misses as its length holds this. A device transfers that
 /// many bytes in about the time of one random read.

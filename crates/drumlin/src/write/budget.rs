@@ -201,8 +201,6 @@ mod tests {
         budget
     }
 
-    /// Compactions and deletions use the part that other writes leave. A store that is as full as that is not over its
-    /// budget, so deletions must not exceed it.
     #[test]
     fn a_limit_bounds_the_length_of_a_segment() {
         let budget = budget(0);
@@ -211,6 +209,8 @@ mod tests {
         assert_eq!(budget.segment_most(), u64::MAX);
     }
 
+    /// Compactions and deletions use the part that other writes leave. A store that is as full as that is not over its
+    /// budget, so deletions must not exceed it.
     #[test]
     fn a_full_budget_is_not_exceeded() {
         let budget = budget(6700);
