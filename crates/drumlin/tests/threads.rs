@@ -84,3 +84,42 @@ fn writers_readers_and_swaps() {
     assert_eq!(a.prefix("each").count() as u64, WRITERS * COMMITS);
     assert_eq!(db.verify().expect("verify").findings, vec![]);
 }
+
+/// Batches that need more than half of the memory of memtables are written beside threads that keep it full, and small
+/// writes go on between them.
+#[test]
+fn large_batches_are_written_beside_many_small_writes() {
+    let dir = TempDir::new("drumlin-large").expect("a directory");
+    let builder = Db::builder(dir.path()).set("memory_budget", "8MiB").expect("an option");
+    let db = builder.open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for writer in 0..3u64 {
+            let (keys, stop, written) = (&keys, &stop, &written);
+            scope.spawn(move || {
+                let mut n = 0u64;
+                while !stop.load(Ordering::Relaxed) {
+                    keys.put([writer.to_be_bytes(), n.to_be_bytes()].concat(), [3; 2000]).expect("put");
+                    n += 1;
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for large in 0..8u64 {
+            let before = written.load(Ordering::Relaxed);
+            let mut batch = Batch::new();
+            (0..900u64).for_each(|n| {
+                batch.put(&keys, [(100 + large).to_be_bytes(), n.to_be_bytes()].concat(), [4; 2000])
+            });
+            db.write(batch).expect("the batch is written");
+            while written.load(Ordering::Relaxed) == before {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(db.metrics().background_errors, 0);
+    let count = keys.iter().filter(|entry| entry.as_ref().is_ok_and(|(_, value)| value[0] == 4)).count();
+    assert_eq!(count, 8 * 900);
+}
