@@ -405,26 +405,38 @@ fn pinned_views_outlive_compaction_drop_and_reopening() {
     }
 }
 
+/// Closes a store at the first event that it waits for.
+struct Closes {
+    at: fn(&drumlin::Event) -> bool,
+    db: drumlin_env::sync::Mutex<Option<Db>>,
+}
+
+impl Closes {
+    fn at(at: fn(&drumlin::Event) -> bool) -> std::sync::Arc<Closes> {
+        std::sync::Arc::new(Closes { at, db: drumlin_env::sync::Mutex::new(None) })
+    }
+}
+
+impl drumlin::EventListener for Closes {
+    fn on_event(&self, event: &drumlin::Event) {
+        if (self.at)(event)
+            && let Some(db) = self.db.lock().take()
+        {
+            let _ = db.close();
+        }
+    }
+}
+
 /// A flush tells its end on its own thread. A listener that closes the store there does not wait for that thread.
 #[test]
 fn a_listener_may_close_the_store_when_a_flush_ends() {
-    struct Closes(drumlin_env::sync::Mutex<Option<Db>>);
-    impl drumlin::EventListener for Closes {
-        fn on_event(&self, event: &drumlin::Event) {
-            if matches!(event, drumlin::Event::Flushed { .. })
-                && let Some(db) = self.0.lock().take()
-            {
-                let _ = db.close();
-            }
-        }
-    }
     let dir = drumlin::env::TempDir::new("drumlin-close-flush").expect("a directory");
     let path = dir.path().join("store");
-    let listener = std::sync::Arc::new(Closes(drumlin_env::sync::Mutex::new(None)));
+    let listener = Closes::at(|event| matches!(event, drumlin::Event::Flushed { .. }));
     let db = Db::builder(&path).listener(listener.clone()).open().expect("open");
     let keys = db.keyspace("k").expect("a keyspace");
     keys.put("key", "value").expect("put");
-    *listener.0.lock() = Some(db.clone());
+    *listener.db.lock() = Some(db.clone());
     // The flush ends, or the close comes first.
     let flushed = db.flush();
     drop(keys);
@@ -437,25 +449,15 @@ fn a_listener_may_close_the_store_when_a_flush_ends() {
 /// A listener runs on a background thread, which cannot wait for its own end.
 #[test]
 fn a_listener_may_close_the_store() {
-    struct Closes(drumlin_env::sync::Mutex<Option<Db>>);
-    impl drumlin::EventListener for Closes {
-        fn on_event(&self, event: &drumlin::Event) {
-            if matches!(event, drumlin::Event::BackgroundError { .. })
-                && let Some(db) = self.0.lock().take()
-            {
-                let _ = db.close();
-            }
-        }
-    }
     let dir = drumlin::env::TempDir::new("drumlin-close").expect("a directory");
     let path = dir.path().join("store");
-    let listener = std::sync::Arc::new(Closes(drumlin_env::sync::Mutex::new(None)));
+    let listener = Closes::at(|event| matches!(event, drumlin::Event::BackgroundError { .. }));
     let builder = Db::builder(&path).set("disk_budget", "8MiB").expect("an option");
     let builder = builder.set("log_segment_bytes", "64KiB").expect("an option");
     let builder = builder.set("memory_budget", "8MiB").expect("an option");
     let db = builder.listener(listener.clone()).open().expect("open");
     let keys = db.keyspace_with("k", &[("compression", "none")]).expect("a keyspace");
-    *listener.0.lock() = Some(db.clone());
+    *listener.db.lock() = Some(db.clone());
     let mut number = 0u32;
     // Until the budget is full, a flush fails, and the listener closes the store.
     let error = loop {
