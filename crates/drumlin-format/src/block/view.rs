@@ -175,6 +175,13 @@ impl<'a> BlockView<'a> {
         Ok(self.layout.directory_len() + offset)
     }
 
+    /// Returns the offsets in the block of every `step`-th entry, from the first on. They are not verified.
+    #[inline]
+    pub fn starts(&self, step: usize) -> impl Iterator<Item = usize> {
+        let (block, count) = (*self, self.count());
+        (0..count).step_by(step.max(1)).map_while(move |index| block.start(index).ok())
+    }
+
     /// Decodes entry `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> Result<Entry<'a>, Corruption> {
@@ -246,6 +253,7 @@ impl<'a> BlockView<'a> {
     /// Returns entry `index` if it is a version of `key` that `snapshot` sees.
     #[inline]
     fn version_at(&self, index: usize, key: &[u8], snapshot: Seq) -> Result<Option<Entry<'a>>, Corruption> {
+        self.touch(index);
         let entry = self.entry(index)?;
         let Some((start, end)) = key.split_at_checked(entry.shared) else {
             return Ok(None);
@@ -254,6 +262,18 @@ impl<'a> BlockView<'a> {
         let shared = self.shared(index, &entry)?;
         let is_version = entry.seq <= snapshot && end == entry.suffix && start == shared;
         Ok(is_version.then_some(entry))
+    }
+
+    /// Reads a byte of entry `index` and one of its group's head, behind their lengths. Otherwise a comparison of keys
+    /// that extend to a second CPU cache line would wait for memory twice, because the lengths tell where a key is.
+    #[inline]
+    fn touch(&self, index: usize) {
+        const BEHIND: usize = 31;
+        let byte = |index: usize| {
+            let start = self.start(index).unwrap_or(usize::MAX - BEHIND);
+            self.bytes.get(start + BEHIND).copied().unwrap_or_default()
+        };
+        core::hint::black_box(byte(index) ^ byte(index - index % GROUP));
     }
 
     /// Returns the entry after entry `index` if it is a version of `key` too.
@@ -268,7 +288,6 @@ impl<'a> BlockView<'a> {
     /// Returns the index of the first entry at or after (`key`, `seq`) in internal order, or the count when there is
     /// none.
     pub fn find(&self, key: &[u8], seq: Seq) -> Result<usize, Corruption> {
-        self.warm();
         let groups = self.count().div_ceil(GROUP);
         // Find the first group whose head is at or after the target.
         let (mut low, mut high) = (0, groups);
@@ -285,22 +304,6 @@ impl<'a> BlockView<'a> {
             return Ok(0);
         }
         self.find_in_group((low - 1) * GROUP, key, seq)
-    }
-
-    /// Touches entries across the block, so that a search waits for memory once and not at each step.
-    #[inline]
-    fn warm(&self) {
-        const TOUCHED: usize = 8;
-        let (offsets, entries) = (HEADER_LEN + self.count(), self.layout.directory_len());
-        let stride = (self.count() / TOUCHED).max(1);
-        let mut sum = 0;
-        // With 32-bit offsets this reads wrong places, which is harmless. Such blocks are long and hold few entries.
-        for place in 1..TOUCHED {
-            let offset = self.bytes.get(offsets + 2 * stride * place..).and_then(<[u8]>::first_chunk::<2>);
-            let offset = offset.map_or(0, |offset| usize::from(u16::from_le_bytes(*offset)));
-            sum ^= self.bytes.get(entries + offset).copied().unwrap_or_default();
-        }
-        core::hint::black_box(sum);
     }
 
     /// Returns the result of `find` within the group whose head is at `head_index`. The head is before the target.

@@ -83,12 +83,17 @@ fn false_positive_rate(bits: &[u8], probes: u8) -> f64 {
     if lines == 0 { 1.0 } else { sum / lines as f64 }
 }
 
+/// Returns the offset of the line of a key in a module of `len` bytes.
+#[inline]
+pub(super) fn first_read(len: usize, module: usize, hash: u64) -> usize {
+    part_of(module_hash(hash, module), (len / LINE_BYTES) as u64) as usize * LINE_BYTES
+}
+
 /// Returns whether the key with this `hash` may be in the table. See [`super::may_contain`].
 #[inline]
 pub(super) fn may_contain(bits: &[u8], module: usize, probes: u8, hash: u64) -> bool {
+    let start = first_read(bits.len(), module, hash);
     let hash = module_hash(hash, module);
-    let lines = (bits.len() / LINE_BYTES) as u64;
-    let start = part_of(hash, lines) as usize * LINE_BYTES;
     let Some(line) = bits.get(start..).and_then(<[u8]>::first_chunk::<LINE_BYTES>) else {
         return true;
     };

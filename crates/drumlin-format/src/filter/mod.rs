@@ -45,3 +45,13 @@ pub fn may_contain(method: Method, bits: &[u8], module: usize, probes: u8, hash:
         Method::Ribbon => ribbon::may_contain(bits, module, hash),
     }
 }
+
+/// Returns the offset of what [`may_contain`] reads first of a module of `len` bytes, to prefetch it. `None` if it is
+/// not known beforehand.
+#[inline]
+pub fn first_read(method: Method, len: usize, module: usize, hash: u64) -> Option<usize> {
+    match method {
+        Method::Bloom => Some(bloom::first_read(len, module, hash)),
+        Method::Ribbon => None,
+    }
+}

@@ -39,7 +39,7 @@ mod tests;
 mod view;
 
 pub use builder::{IndexBuilder, IndexError, Partitions, separator_len};
-pub use view::{Fence, IndexLayout, IndexView};
+pub use view::{Fence, IndexLayout, IndexView, Target};
 
 /// Maximum length of an index that is kept in one block.
 pub const FLAT_LIMIT: usize = 64 << 10;

@@ -133,6 +133,10 @@ fn exercise(bytes: &[u8]) {
     }
     for key in [&b""[..], b"key", &[1, 2, 0], &[255; 20]] {
         let _ = view.find(key);
+        let Ok(target) = view.target(key) else { continue };
+        for guess in [view.guess(target), view.count(), usize::MAX] {
+            let _ = view.find_near(guess, target);
+        }
     }
 }
 
@@ -152,7 +156,13 @@ proptest! {
         view.validate().expect("sound");
         let probes = keys.iter().cloned().chain(keys.iter().map(with_prefix)).chain(separators.iter().cloned());
         for key in probes {
-            prop_assert_eq!(view.find(&key), Ok(separators.iter().filter(|s| **s < key).count()));
+            let expected = separators.iter().filter(|s| **s < key).count();
+            prop_assert_eq!(view.find(&key), Ok(expected));
+            let Ok(target) = view.target(&key) else { continue };
+            prop_assert!(view.guess(target) < view.count());
+            for guess in 0..view.count() {
+                prop_assert_eq!(view.find_near(guess, target), Ok(expected), "from {}", guess);
+            }
         }
         for (i, separator) in separators.iter().enumerate() {
             prop_assert_eq!(&[view.common(), view.separator_rest(i).expect("sound")].concat(), separator);

@@ -88,6 +88,20 @@ impl IndexLayout {
     }
 }
 
+/// First step away from the guess of a search. The heads of as many fences fill a CPU cache line.
+const FIRST_STEP: usize = 8;
+/// Factor from one step to the next.
+const WIDENING: usize = 4;
+
+/// What a search in an index block compares.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'k> {
+    /// First eight bytes of the rest, as a number.
+    head: u64,
+    /// Key without the common prefix of the block.
+    rest: &'k [u8],
+}
+
 /// A borrowed index block.
 #[derive(Clone, Copy)]
 pub struct IndexView<'a> {
@@ -178,29 +192,91 @@ impl<'a> IndexView<'a> {
 
     /// Returns the index of the first fence whose separator is not less than `key`, or the count when there is none.
     pub fn find(&self, key: &[u8]) -> Result<usize, Corruption> {
+        match self.target(key) {
+            Ok(target) => self.find_near(self.guess(target), target),
+            Err(outside) => Ok(outside),
+        }
+    }
+
+    /// Returns what a search for `key` compares: the part after the common prefix. Fails with the result of the search
+    /// if the common prefix decides it.
+    #[inline]
+    pub fn target<'k>(&self, key: &'k [u8]) -> Result<Target<'k>, usize> {
         let common = self.common();
-        let start = &key[..key.len().min(common.len())];
-        let rest = match start.cmp(common) {
-            Ordering::Equal => &key[common.len()..],
-            Ordering::Less => return Ok(0),
-            Ordering::Greater => return Ok(self.count()),
-        };
-        let target = head_of(rest);
-        let (mut low, mut high) = (0, self.count());
+        match key[..key.len().min(common.len())].cmp(common) {
+            Ordering::Equal => Ok(Target { head: head_of(&key[common.len()..]), rest: &key[common.len()..] }),
+            Ordering::Less => Err(0),
+            Ordering::Greater => Err(self.count()),
+        }
+    }
+
+    /// Returns an estimate of the result of a search: where `target` would be if the separators between the first and
+    /// the last one were evenly spread.
+    #[inline]
+    pub fn guess(&self, target: Target<'_>) -> usize {
+        let Some(last) = self.count().checked_sub(1) else { return 0 };
+        let (low, high) = (self.head(0), self.head(last));
+        if target.head <= low || high <= low {
+            return 0;
+        }
+        let share = (target.head - low) as f64 / (high - low) as f64;
+        ((share * last as f64) as usize).min(last)
+    }
+
+    /// Returns the result of the search for `target`. The nearer `guess` is to it, the fewer comparisons are made, and
+    /// the nearer they are in memory.
+    pub fn find_near(&self, guess: usize, target: Target<'_>) -> Result<usize, Corruption> {
+        let count = self.count();
+        if guess >= count {
+            return Ok(count);
+        }
+        // The result is in low..=high. Widens the interval around the guess, then halves it.
+        let (mut low, mut high) = (0, count);
+        let mut step = FIRST_STEP;
+        if self.is_before(guess, target)? {
+            low = guess + 1;
+            while let Some(probe) = low.checked_add(step).filter(|&probe| probe < count) {
+                if !self.is_before(probe, target)? {
+                    high = probe;
+                    break;
+                }
+                (low, step) = (probe + 1, step * WIDENING);
+            }
+        } else {
+            high = guess;
+            while let Some(probe) = high.checked_sub(step) {
+                if self.is_before(probe, target)? {
+                    low = probe + 1;
+                    break;
+                }
+                (high, step) = (probe, step * WIDENING);
+            }
+        }
         while low < high {
             let middle = low.midpoint(high);
-            let before = match self.head(middle).cmp(&target) {
-                Ordering::Less => true,
-                Ordering::Greater => false,
-                Ordering::Equal => self.separator_rest(middle)? < rest,
-            };
-            if before {
+            if self.is_before(middle, target)? {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         Ok(low)
+    }
+
+    /// Returns whether separator `index` is less than `target`.
+    #[inline]
+    fn is_before(&self, index: usize, target: Target<'_>) -> Result<bool, Corruption> {
+        Ok(match self.head(index).cmp(&target.head) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => self.separator_rest(index)? < target.rest,
+        })
+    }
+
+    /// Returns the offsets of what a search reads of fence `index`: its head, and its row.
+    #[inline]
+    pub fn places(&self, index: usize) -> [usize; 2] {
+        [HEADER_LEN + 8 * index, HEADER_LEN + 8 * self.count() + ROW_LEN * index]
     }
 
     /// Verifies all fences: separators are in order and fill the block, heads match them, ordinals rise, and none lies

@@ -40,7 +40,7 @@
 //!   destructor may run at any unpin, under the locks of the caller. It takes no lock but that of the queue of obsolete
 //!   files.
 
-use super::prefetch::prefetch;
+use super::prefetch::{LINE, prefetch};
 use super::thread_number::{PerThread, give_back, take_number, thread_number};
 use drumlin_env::sync::Arc;
 use drumlin_env::sync::plain::atomic::{
@@ -56,6 +56,8 @@ use std::ptr;
 
 /// Bytes of values that a thread retires before it collects them. A pinned reader may hold back more.
 const BATCH_BYTES: usize = 64 << 10;
+/// CPU cache lines that are prefetched at a hint.
+const HINTED_LINES: usize = 3;
 
 /// Number of the next store's epochs.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -414,11 +416,19 @@ impl<T: Send + Sync + 'static> EpochPtr<T> {
     }
 }
 
+/// One of many pointers, and a hint: the address of what readers of the value read next. With the hint, a reader can
+/// prefetch both at once. The hint may be outdated; it is only ever prefetched.
+#[repr(align(16))]
+struct HintedPtr<T> {
+    value: RawPtr<T>,
+    hint: AtomicPtr<u8>,
+}
+
 /// Many pointers like [`EpochPtr`], to values that hold nothing but memory. Clones share the pointers.
 pub(crate) struct EpochPtrs<T: Send + Sync + 'static> {
     /// Number of the epochs that old values are retired to.
     epochs: u64,
-    values: Arc<[RawPtr<T>]>,
+    values: Arc<[HintedPtr<T>]>,
 }
 
 impl<T: Send + Sync + 'static> Clone for EpochPtrs<T> {
@@ -430,7 +440,8 @@ impl<T: Send + Sync + 'static> Clone for EpochPtrs<T> {
 impl<T: Send + Sync + 'static> EpochPtrs<T> {
     /// Creates `count` pointers to no value, whose readers pin `epochs`.
     pub(crate) fn new(count: usize, epochs: &Epochs) -> EpochPtrs<T> {
-        EpochPtrs { epochs: epochs.number, values: (0..count).map(|_| RawPtr::new(None)).collect() }
+        let none = |_| HintedPtr { value: RawPtr::new(None), hint: AtomicPtr::new(ptr::null_mut()) };
+        EpochPtrs { epochs: epochs.number, values: (0..count).map(none).collect() }
     }
 
     /// Returns whether `other` is a clone of these pointers.
@@ -449,26 +460,39 @@ impl<T: Send + Sync + 'static> EpochPtrs<T> {
     pub(crate) fn load<'p>(&'p self, at: usize, pin: &'p Pin<'_>) -> Option<&'p T> {
         let pointer = self.values.get(at)?;
         // SAFETY: the pin is one of the pointers' epochs, and `store` retires to no others.
-        (pin.epochs.number == self.epochs).then(|| unsafe { pointer.load(pin) })?
+        (pin.epochs.number == self.epochs).then(|| unsafe { pointer.value.load(pin) })?
     }
 
-    /// Prefetches the value of pointer `at`.
+    /// Prefetches pointer `at` itself.
+    #[inline]
+    pub(crate) fn prefetch_pointer(&self, at: usize) {
+        prefetch(self.values.as_ptr().wrapping_add(at));
+    }
+
+    /// Prefetches the value of pointer `at` and the memory at its hint.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {
         if let Some(pointer) = self.values.get(at) {
-            prefetch(pointer.0.load(Relaxed));
+            prefetch(pointer.value.0.load(Relaxed));
+            let hint = pointer.hint.load(Relaxed);
+            // Prefetches of unmapped memory walk the page table.
+            if !hint.is_null() {
+                (0..HINTED_LINES).for_each(|line| prefetch(hint.wrapping_add(line * LINE)));
+            }
         }
     }
 
-    /// Replaces the value of pointer `at`, if there is such a pointer. The old value holds `bytes` of memory and is
-    /// dropped together with others.
+    /// Replaces the value of pointer `at`, if there is such a pointer. `hint` is the address that readers of the value
+    /// go on to. The old value holds `bytes` of memory and is dropped together with others.
     ///
     /// # Panics
     /// If `epochs` are not those of the pointers.
-    pub(crate) fn store(&self, at: usize, value: Option<Arc<T>>, bytes: usize, epochs: &Epochs) {
+    pub(crate) fn store(&self, at: usize, value: Option<(Arc<T>, *const u8)>, bytes: usize, epochs: &Epochs) {
         assert_eq!(epochs.number, self.epochs, "a pointer keeps its epochs");
         if let Some(pointer) = self.values.get(at) {
-            pointer.replace(value, When::InBatches { bytes }, epochs);
+            let (value, hint) = value.map_or((None, ptr::null()), |(value, hint)| (Some(value), hint));
+            pointer.hint.store(hint.cast_mut(), Relaxed);
+            pointer.value.replace(value, When::InBatches { bytes }, epochs);
         }
     }
 }

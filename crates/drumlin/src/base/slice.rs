@@ -11,6 +11,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 
+/// Bytes of the reference counts before a shared buffer.
+const COUNTS: usize = 2 * size_of::<usize>();
+
 /// Immutable bytes, reference counted. Reads return keys and values in this form. Cloning copies no bytes.
 ///
 /// It derefs to `[u8]`. A slice keeps the whole buffer alive that holds its bytes, such as a block of a table (4 KiB by
@@ -57,13 +60,19 @@ impl Slice {
     /// Prefetches the first `len` bytes of the slice, a few cache lines at most, and what lies before them.
     #[inline]
     pub(crate) fn prefetch(&self, len: usize) {
-        const COUNTS: usize = 2 * size_of::<usize>();
         const MOST: usize = 4 * LINE;
-        let start = self.buffer.as_ptr().wrapping_add(self.start).wrapping_sub(COUNTS);
+        let start = self.counts();
         let in_line = start.addr() % LINE;
         for offset in (0..(in_line + COUNTS + len).min(MOST)).step_by(LINE) {
             prefetch(start.wrapping_add(offset).wrapping_sub(in_line));
         }
+    }
+
+    /// Returns the address of the reference counts, if the slice is at the start of its buffer: directly before the
+    /// bytes.
+    #[inline]
+    pub(crate) fn counts(&self) -> *const u8 {
+        self.buffer.as_ptr().wrapping_add(self.start).wrapping_sub(COUNTS)
     }
 
     /// Returns the size of the buffer that this slice keeps alive, in bytes.

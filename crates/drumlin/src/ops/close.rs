@@ -212,7 +212,7 @@ mod tests {
         let cache = db.keyspace("k").expect("keyspace").store.files.cache.clone();
         db.clone().close().expect("close");
         let retired = EpochPtrs::<BlockCache>::new(1, cache.epochs());
-        retired.store(0, Some(cache.clone()), 1, cache.epochs());
+        retired.store(0, Some((cache.clone(), std::ptr::null())), 1, cache.epochs());
         retired.store(0, None, 1, cache.epochs());
         let alive = Arc::downgrade(&cache);
         drop((retired, cache, db));

@@ -176,6 +176,15 @@ impl Source for FileSource<'_> {
         self.file.max_seq
     }
 
+    fn prefetch(&self, hash: u64) {
+        if let Some(pin) = self.options.pin
+            && !self.file.skips_filter()
+            && let Some(table) = self.file.table.peek(pin)
+        {
+            table.prefetch_filter(hash, pin);
+        }
+    }
+
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
         let LookupOptions { counts_files, timed, pin } = self.options;
         if self.reached.get() == Reached::Memtables {

@@ -33,6 +33,12 @@ pub(crate) trait Source {
     /// Returns the largest sequence number of any version in it, including range tombstones.
     fn max_seq(&self) -> Seq;
 
+    /// Prefetches what `lookup` reads first for a key with `hash`, so that several sources wait for memory at the same
+    /// time.
+    fn prefetch(&self, hash: u64) {
+        let _ = hash;
+    }
+
     /// Passes the newest range tombstone over `key` to `state`, then the versions of `key`, newest first, until
     /// `state` returns [`Flow::Done`]. Passes nothing newer than `snapshot`. `hash` is the key's hash for filters.
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()>;
@@ -41,6 +47,10 @@ pub(crate) trait Source {
 impl<S: Source + ?Sized> Source for &S {
     fn max_seq(&self) -> Seq {
         (**self).max_seq()
+    }
+
+    fn prefetch(&self, hash: u64) {
+        (**self).prefetch(hash);
     }
 
     fn lookup(&self, key: &[u8], hash: u64, snapshot: Seq, state: &mut GetState) -> Result<()> {
@@ -286,6 +296,7 @@ pub(super) fn get_with<M: Source, F: Source>(
         };
         files.extend([first, second]);
         files.extend(level);
+        files.iter().for_each(|file| file.prefetch(hash));
         files.sort_unstable_by_key(|file| Reverse(file.max_seq()));
         for file in files.drain(..) {
             if may_stop(&state, file.max_seq()) {

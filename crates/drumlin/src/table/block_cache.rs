@@ -172,7 +172,8 @@ impl CachedBlock {
         if self.owner.as_ref().is_some_and(|owner| owner.is(&pointer)) {
             return;
         }
-        self.owner = Some(pointer.set(Arc::clone(&self.cached), self.charge, epochs));
+        let hint = self.cached.block.first_read();
+        self.owner = Some(pointer.set(Arc::clone(&self.cached), hint, self.charge, epochs));
     }
 }
 

@@ -30,19 +30,6 @@ use drumlin_types::{Kind, Seq, bug};
 
 /// Number of entries before the end of a block at which a cursor begins to prefetch the next block.
 const PREFETCH_BEFORE: usize = 8;
-/// Number of steps between the two stages of that prefetch.
-const PREFETCH_STEPS: usize = 3;
-
-/// Stage of the prefetch of the next block, if that block is in the cache. There are two stages, since the second reads
-/// what the first has requested.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Prefetched {
-    Nothing,
-    /// The cache's reference to the block, when this many entries were left in the current one.
-    Reference(usize),
-    Directory,
-}
-
 /// Cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -56,7 +43,8 @@ pub(crate) struct TableCursor {
     entry: EntryCursor,
     valid: bool,
     ahead: ReadAhead,
-    prefetched: Prefetched,
+    /// Whether the next block is prefetched, if it is in the cache.
+    has_prefetched: bool,
     /// Smallest and largest sequence number that an entry may have; `None` if they are not checked.
     recorded: Option<(Seq, Seq)>,
     error: Option<Error>,
@@ -81,7 +69,7 @@ impl TableCursor {
             entry: EntryCursor::default(),
             valid: false,
             ahead: ReadAhead::default(),
-            prefetched: Prefetched::Nothing,
+            has_prefetched: false,
             recorded: None,
             error: None,
         }
@@ -110,7 +98,7 @@ impl TableCursor {
     fn enter(&mut self) -> Result<bool> {
         self.entry.leave_block();
         self.block = None;
-        self.prefetched = Prefetched::Nothing;
+        self.has_prefetched = false;
         let Some(fence) = self.fences.fence() else { return Ok(false) };
         self.block = Some(self.load(&fence)?);
         Ok(true)
@@ -155,19 +143,9 @@ impl TableCursor {
         if left > PREFETCH_BEFORE {
             return;
         }
-        match self.prefetched {
-            Prefetched::Nothing => {
-                self.fences.next_pointer(&self.table).prefetch();
-                self.prefetched = Prefetched::Reference(left);
-            }
-            Prefetched::Reference(since) if left + PREFETCH_STEPS <= since || left <= 1 => {
-                let pin = self.table.cache.epochs().pin();
-                if let Some(Block::Data(block)) = self.fences.next_pointer(&self.table).borrow(false, &pin) {
-                    block.prefetch();
-                }
-                self.prefetched = Prefetched::Directory;
-            }
-            _ => {}
+        if !self.has_prefetched {
+            self.fences.next_pointer(&self.table).prefetch();
+            self.has_prefetched = true;
         }
     }
 
@@ -212,7 +190,7 @@ impl TableCursor {
 
     fn find(&self, key: &[u8], seq: Seq) -> Result<usize> {
         let Some(block) = &self.block else { return Ok(0) };
-        block.view().find(key, seq).map_err(|damage| self.damage(damage))
+        block.find(key, seq).map_err(|damage| self.damage(damage))
     }
 
     /// Moves to the last entry of the block before the current one.

@@ -70,7 +70,7 @@ impl FenceCursor {
     /// Moves to the first fence whose separator is not smaller than `key`. Its block is the first that can hold
     /// `key`.
     pub(super) fn seek(&mut self, table: &Table, key: &[u8]) -> Result<()> {
-        let in_root = table.root.view().find(key);
+        let in_root = table.root.find(key);
         let in_root = in_root.map_err(|damage| table.blocks.decode_error(table.root_offset, damage))?;
         if table.root.view().level() == 0 {
             return self.settle(table, in_root);
@@ -78,7 +78,7 @@ impl FenceCursor {
         if !self.enter(table, in_root)? {
             return Ok(());
         }
-        let at = self.block(table).view().find(key).map_err(|damage| self.damage(table, damage))?;
+        let at = self.block(table).find(key).map_err(|damage| self.damage(table, damage))?;
         self.settle(table, at)
     }
 

@@ -14,9 +14,10 @@ use super::block::{Block, BlockFile, BlockRef, Pointers};
 use super::block_cache::BlockCache;
 use crate::base::epoch::{Epochs, Pin};
 use crate::base::error::Result;
+use crate::base::prefetch::prefetch;
 use crate::base::slice::Slice;
 use drumlin_env::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use drumlin_format::filter::{Method, may_contain};
+use drumlin_format::filter::{Method, first_read, may_contain};
 use drumlin_format::table::{FilterDescriptor, Handle};
 
 /// A later module that is not in memory is read at one in this many misses, or less often.
@@ -107,6 +108,16 @@ impl TableFilter {
             }
         }
         true
+    }
+
+    /// Prefetches what `may_contain` reads first for this hash, if that is in memory.
+    pub(super) fn prefetch(&self, hash: u64, pin: &Pin<'_>) {
+        if let Some(module) = self.modules.first()
+            && let Some(Block::Filter(bits)) = module.pointers.pointer(0).borrow(false, pin)
+            && let Some(place) = first_read(self.method, bits.len(), 0, hash)
+        {
+            prefetch(bits.as_ptr().wrapping_add(place));
+        }
     }
 
     /// Reads and verifies module `number`, bypassing the cache. Returns its bits and its number of probes.

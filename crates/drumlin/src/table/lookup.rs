@@ -46,6 +46,13 @@ impl Table {
         Ok(found)
     }
 
+    /// Prefetches what `lookup` reads first of the filter for a key with this hash under the store's seed.
+    pub(crate) fn prefetch_filter(&self, hash: u64, pin: &Pin<'_>) {
+        if !self.foreign_seed {
+            self.filter.prefetch(hash, pin);
+        }
+    }
+
     /// Passes the versions of `key` that `snapshot` sees to `take`, newest first, until it returns `false`.
     ///
     /// `hash` is the key's hash under the store's seed. With `skips_filter` the filter is not used. Ignores range
@@ -99,7 +106,7 @@ impl Table {
         let pin = self.cache.epochs().pin();
         let cached = self.data_block(&fence, fences.pointer(self), &pin)?;
         let Some(block) = cached.data() else { return Err(self.not_data(&fence)) };
-        let before = block.view().find(key, Seq::MAX);
+        let before = block.find(key, Seq::MAX);
         let before = before.map_err(|damage| self.blocks.decode_error(fence.offset, damage))?;
         Ok(fence.ordinal + before as u64)
     }

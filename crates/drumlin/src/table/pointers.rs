@@ -5,6 +5,9 @@
 //! one for each filter module. Reading a set pointer takes one load. The reader is pinned (`base/epoch.rs`) and borrows
 //! the block without touching a reference count.
 //!
+//! Beside each pointer lies the address of what readers of the block read next, such as the bytes of a data block. A
+//! reader prefetches it together with the block's own line, because otherwise it would wait for memory twice.
+//!
 //! Invariants:
 //! - Only the cache sets and clears pointers, under the lock of the block's shard. A pointer therefore never leads to a
 //!   block that the cache has evicted.
@@ -65,6 +68,12 @@ impl<B: Send + Sync> Pointers<B> {
         CachedPointer { pointers: self, at }
     }
 
+    /// Prefetches pointer number `at` itself.
+    #[inline]
+    pub(super) fn prefetch_pointer(&self, at: usize) {
+        self.0.prefetch_pointer(at);
+    }
+
     fn is(&self, other: &Pointers<B>) -> bool {
         self.0.is(&other.0)
     }
@@ -89,6 +98,7 @@ impl<'a, B: Send + Sync> CachedPointer<'a, B> {
     /// Borrows the block behind the pointer. Marks it as used if `trace` is set.
     #[inline]
     pub(super) fn borrow(&self, trace: bool, pin: &'a Pin<'_>) -> Option<&'a B> {
+        self.prefetch();
         let cached = self.pointers.0.load(self.at, pin)?;
         // Avoids most stores: all readers of the block share this cache line.
         if trace && !cached.used.load(Relaxed) {
@@ -97,15 +107,22 @@ impl<'a, B: Send + Sync> CachedPointer<'a, B> {
         Some(&cached.block)
     }
 
-    /// Prefetches the block behind the pointer.
+    /// Prefetches the block behind the pointer, and the start of its bytes.
     #[inline]
     pub(super) fn prefetch(&self) {
         self.pointers.0.prefetch(self.at);
     }
 
-    /// Makes the pointer lead to a block that holds `bytes` of memory. Returns its owner.
-    pub(super) fn set(&self, block: Arc<Cached<B>>, bytes: usize, epochs: &Arc<Epochs>) -> PointerOwner<B> {
-        self.pointers.0.store(self.at, Some(block), bytes, epochs);
+    /// Makes the pointer lead to a block that holds `bytes` of memory. Readers go on to the memory at `hint`. Returns
+    /// the owner of the pointer.
+    pub(super) fn set(
+        &self,
+        block: Arc<Cached<B>>,
+        hint: *const u8,
+        bytes: usize,
+        epochs: &Arc<Epochs>,
+    ) -> PointerOwner<B> {
+        self.pointers.0.store(self.at, Some((block, hint)), bytes, epochs);
         PointerOwner { pointers: self.pointers.clone(), at: self.at, bytes, epochs: epochs.clone() }
     }
 }

@@ -66,6 +66,12 @@ impl TablePointer {
     pub(crate) fn new(epochs: &Epochs) -> TablePointer {
         TablePointer(Arc::new(EpochPtr::new(None, epochs)))
     }
+
+    /// Returns the table if it is open. This does not count as a use of it.
+    #[inline]
+    pub(crate) fn peek<'p>(&'p self, pin: &'p Pin<'_>) -> Option<&'p Table> {
+        self.0.load(pin).map(|open| &*open.table)
+    }
 }
 
 /// Open table in use.

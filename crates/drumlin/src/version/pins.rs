@@ -46,6 +46,11 @@ impl TableHandle {
         tables.get(self.id, self.len, &self.pointer, pin)
     }
 
+    /// Returns the table, if it is open.
+    pub(crate) fn peek<'p>(&'p self, pin: &'p Pin<'_>) -> Option<&'p Table> {
+        self.pointer.peek(pin)
+    }
+
     /// Retires the table: the durable manifest no longer refers to it. It is unlinked when the last tree that holds the
     /// handle is dropped.
     pub(crate) fn retire(self: &Arc<Self>) {

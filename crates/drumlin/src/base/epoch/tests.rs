@@ -55,9 +55,9 @@ fn blocks_are_dropped_in_batches() {
     let pointers = EpochPtrs::new(2, &epochs);
     let each = BATCH_BYTES / 4;
     for round in 0..8 {
-        pointers.store(1, Some(Counted::new(&drops)), each, &epochs);
+        pointers.store(1, Some((Counted::new(&drops), ptr::null())), each, &epochs);
         // Past the end: nothing happens.
-        pointers.store(2, Some(Counted::new(&Arc::default())), each, &epochs);
+        pointers.store(2, Some((Counted::new(&Arc::default()), ptr::null())), each, &epochs);
         drop(epochs.pin());
         assert_eq!(drops.load(Relaxed), round / 4 * 4, "round {round}");
     }
@@ -122,7 +122,8 @@ fn readers_see_whole_values() {
             let (epochs, drops, pointer, pointers) = (&epochs, &drops, &pointer, &pointers);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    pointers.store(round % 3, Some(Counted::new(drops)), BATCH_BYTES / 5, epochs);
+                    let value = Some((Counted::new(drops), ptr::null()));
+                    pointers.store(round % 3, value, BATCH_BYTES / 5, epochs);
                     if round % 4 == number {
                         pointer.store(Some(Counted::new(drops)), epochs);
                     }
