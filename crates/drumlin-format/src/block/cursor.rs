@@ -45,7 +45,7 @@ impl EntryCursor {
     #[inline]
     pub fn load(&mut self, block: BlockView<'_>, index: usize) -> Result<(), Corruption> {
         let group = index - index % GROUP;
-        let entry = block.entry(index).inspect_err(|_| self.group = usize::MAX)?;
+        let entry = block.entry_inline(index).inspect_err(|_| self.group = usize::MAX)?;
         if self.group == group && entry.shared <= self.from_head {
             self.key.truncate(entry.shared);
         } else {

@@ -185,6 +185,12 @@ impl<'a> BlockView<'a> {
     /// Decodes entry `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> Result<Entry<'a>, Corruption> {
+        self.entry_inline(index)
+    }
+
+    /// Does what `entry` does, but always inlined: a step of a scan then keeps the entry in registers.
+    #[inline(always)]
+    pub(super) fn entry_inline(&self, index: usize) -> Result<Entry<'a>, Corruption> {
         let start = self.start(index)?;
         let outside = Corruption::new("entry lies outside its block", start as u64);
         let bytes = self.bytes.get(start..).ok_or(outside)?;

@@ -15,7 +15,7 @@ use drumlin_types::Seq;
 /// Number of heads above which a heap is cheaper than a sorted array.
 pub(super) const SORTED_LIMIT: usize = 8;
 
-/// Current entry of one source.
+/// Current entry of one source. Comparisons take it by value, so that a step keeps it in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// First eight bytes of the key, big endian, padded with zeros.
@@ -67,11 +67,7 @@ impl Heads {
     }
 
     /// Replaces all heads.
-    pub(super) fn rebuild(
-        &mut self,
-        heads: impl Iterator<Item = Head>,
-        before: impl Fn(&Head, &Head) -> bool,
-    ) {
+    pub(super) fn rebuild(&mut self, heads: impl Iterator<Item = Head>, before: impl Fn(Head, Head) -> bool) {
         self.items.clear();
         self.items.extend(heads);
         self.is_heap = self.items.len() > SORTED_LIMIT;
@@ -82,7 +78,7 @@ impl Heads {
         } else {
             for end in 1..self.items.len() {
                 let mut at = end;
-                while at > 0 && before(&self.items[at], &self.items[at - 1]) {
+                while at > 0 && before(self.items[at], self.items[at - 1]) {
                     self.items.swap(at, at - 1);
                     at -= 1;
                 }
@@ -92,14 +88,14 @@ impl Heads {
 
     /// Replaces the least head by `head` and restores the order.
     #[inline]
-    pub(super) fn replace_first(&mut self, head: Head, before: impl Fn(&Head, &Head) -> bool) {
+    pub(super) fn replace_first(&mut self, head: Head, before: impl Fn(Head, Head) -> bool) {
         if self.is_heap {
             self.items[0] = head;
             self.sift_down(0, &before);
             return;
         }
         let mut at = 0;
-        while at + 1 < self.items.len() && before(&self.items[at + 1], &head) {
+        while at + 1 < self.items.len() && before(self.items[at + 1], head) {
             self.items[at] = self.items[at + 1];
             at += 1;
         }
@@ -107,7 +103,7 @@ impl Heads {
     }
 
     /// Removes the least head, whose source is exhausted.
-    pub(super) fn remove_first(&mut self, before: impl Fn(&Head, &Head) -> bool) {
+    pub(super) fn remove_first(&mut self, before: impl Fn(Head, Head) -> bool) {
         if self.is_heap {
             self.items.swap_remove(0);
             self.sift_down(0, &before);
@@ -116,11 +112,11 @@ impl Heads {
         }
     }
 
-    fn sift_down(&mut self, mut at: usize, before: &impl Fn(&Head, &Head) -> bool) {
+    fn sift_down(&mut self, mut at: usize, before: &impl Fn(Head, Head) -> bool) {
         loop {
             let mut least = at;
             for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.items.len() && before(&self.items[child], &self.items[least]) {
+                if child < self.items.len() && before(self.items[child], self.items[least]) {
                     least = child;
                 }
             }
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn both_layouts_give_the_heads_in_order() {
-        let before = |a: &Head, b: &Head| (a.prefix, a.source) < (b.prefix, b.source);
+        let before = |a: Head, b: Head| (a.prefix, a.source) < (b.prefix, b.source);
         let head = |prefix: u64, source: usize| Head { prefix, seq: 1, source };
         for sources in [1, 2, SORTED_LIMIT, SORTED_LIMIT + 1, 40] {
             // Source i holds the numbers i * 37 % 11 + 11 * round, for ten rounds.

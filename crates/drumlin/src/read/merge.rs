@@ -84,7 +84,7 @@ impl<C: Cursor> MergeCursor<C> {
     fn move_first<T>(&mut self, index: usize, step: impl FnOnce(&mut C) -> Result<T>) -> Result<T> {
         let given = step(&mut self.sources[index])?;
         let (sources, direction) = (&self.sources, self.direction);
-        let before = |a: &Head, b: &Head| comes_before(sources, direction, a, b);
+        let before = |a: Head, b: Head| comes_before(sources, direction, a, b);
         let source = &sources[index];
         if source.valid() {
             self.heads.replace_first(Head::new(source.key(), source.seq(), index), before);
@@ -142,7 +142,7 @@ impl<C: Cursor> MergeCursor<C> {
 
 /// Returns whether head `a` comes before head `b` in `direction`.
 #[inline]
-fn comes_before<C: Cursor>(sources: &[C], direction: Direction, a: &Head, b: &Head) -> bool {
+fn comes_before<C: Cursor>(sources: &[C], direction: Direction, a: Head, b: Head) -> bool {
     let (a, b) = match direction {
         Direction::Forward => (a, b),
         Direction::Backward => (b, a),

@@ -65,6 +65,14 @@ impl DataBlock {
         view.find(key, seq)
     }
 
+    /// Prefetches about `len` bytes of the entries, from offset `start` of the block on.
+    #[inline]
+    pub(super) fn prefetch_entries(&self, start: usize, len: usize) {
+        let start = start.max(self.layout.directory_len());
+        let end = (start + len).min(self.bytes.len());
+        (start..end).step_by(LINE).for_each(|place| prefetch(self.bytes.as_ptr().wrapping_add(place)));
+    }
+
     /// Prefetches what every search reads: the reference count and the directory of the block. Both lie at its start.
     #[inline]
     pub(super) fn prefetch(&self) {

@@ -30,6 +30,10 @@ use drumlin_types::{Kind, Seq, bug};
 
 /// Number of entries before the end of a block at which a cursor begins to prefetch the next block.
 const PREFETCH_BEFORE: usize = 8;
+/// Distance in bytes at which steps forward prefetch the entries of the block, and the bytes that each step prefetches.
+const PREFETCH_AHEAD: usize = 512;
+const PREFETCH_STEP: usize = 128;
+
 /// Cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -296,10 +300,19 @@ impl Cursor for TableCursor {
         self.guarded(|this| {
             if let Some(left) = this.count().checked_sub(this.index + 2) {
                 this.prefetch_next(left);
+                if let Some(block) = &this.block {
+                    block.prefetch_entries(this.entry.value().start + PREFETCH_AHEAD, PREFETCH_STEP);
+                }
                 return this.settle(this.index + 1);
             }
             this.fences.next(&this.table)?;
-            if this.enter()? { this.settle(0) } else { Ok(()) }
+            if !this.enter()? {
+                return Ok(());
+            }
+            if let Some(block) = &this.block {
+                block.prefetch_entries(0, PREFETCH_AHEAD);
+            }
+            this.settle(0)
         })
     }
 

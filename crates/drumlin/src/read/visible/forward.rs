@@ -24,6 +24,12 @@ pub(super) enum Verdict {
     Expired,
 }
 
+/// Returns whether two keys are equal. Compares their ends first: neighbours in key order differ there.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.last_chunk::<8>() == b.last_chunk::<8>() && a == b
+}
+
 impl<C: Cursor> VisibleIter<C> {
     /// Finds the first visible key at or after `key`, which is not before the bounds.
     pub(super) fn search_from(&mut self, key: &[u8]) -> Result<()> {
@@ -58,7 +64,7 @@ impl<C: Cursor> VisibleIter<C> {
         self.shared = None;
         let mut steps = 0;
         while self.cursor.valid() {
-            let same = self.cursor.key() == self.key;
+            let same = is_same(self.cursor.key(), &self.key);
             if passing && same {
                 steps += 1;
                 self.walk.pass(1);
