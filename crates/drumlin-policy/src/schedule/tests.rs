@@ -227,6 +227,25 @@ fn folds_follow_depth_size_and_waits() {
 }
 
 #[test]
+fn the_bottommost_level_is_never_over_its_size() {
+    let mut bench = Bench::new("L5: [a..z #41-50 64M]  L6: [a..m #21-30 64M][m..z #21-30 64M]");
+    bench.design = bench.tree.levels.iter().map(|_| LevelDesign { bytes: 1e6, runs: 1.0 }).collect();
+    bench.settings.fold_every = Some(1);
+    let mut plan = bench.plan("t1 -> L6");
+    plan.may_fold = bench.plan("t2 t3 -> L6").take;
+    plan.place = Place::Run(RunId(2));
+    bench.admit(&plan).unwrap();
+    let weights = Weights::of(&bench.tree, &bench.design);
+    assert_eq!((weights.fill(5) > 1.0, weights.fill(6)), (true, 1.0));
+    let start = bench.start().unwrap();
+    assert_eq!(
+        (start.piece.inputs.len(), start.piece.is_move),
+        (3, false),
+        "its files do not move down soon"
+    );
+}
+
+#[test]
 fn the_cap_holds_all_but_the_oldest_up() {
     let mut bench = Bench::new(
         "L0: [a..z #41-50 64M] | [a..z #51-60 64M]  L1: [a..z #21-30 64M] | [a..z #11-20 64M] | [a..z #1-10 64M]",

@@ -53,7 +53,11 @@ impl Weights {
     pub fn of(view: &TreeView, design: &[LevelDesign]) -> Weights {
         let weigh = |(at, level): (usize, &LevelView)| {
             let bytes = level.files().filter(|f| !is_leaving(f)).map(|f| f.bytes as f64).sum();
-            let design = design.get(at).copied().unwrap_or(LevelDesign::FREE);
+            let mut design = design.get(at).copied().unwrap_or(LevelDesign::FREE);
+            // The bottommost level has no level to move to, so it is as large as designed however large it is.
+            if at + 1 == view.levels.len() {
+                design.bytes = design.bytes.max(bytes);
+            }
             LevelWeight { bytes, runs: runs(level) as f64, design }
         };
         let levels: Vec<LevelWeight> = view.levels.iter().enumerate().map(weigh).collect();
