@@ -409,7 +409,11 @@ impl Store {
             _ => Vec::new(),
         };
         let now = self.files.now();
-        self.control.lock().failed(keyspace, id, retry, &damaged, error, now);
+        let mut control = self.control.lock();
+        control.failed(keyspace, id, retry, &damaged, error, now);
+        // What was reserved for the piece is given back.
+        self.health.count_freed();
+        drop(control);
         self.background.progressed();
     }
 }

@@ -104,6 +104,8 @@ impl Control {
             if keyspace.collection.is_ticket(id.ticket) {
                 let ended = keyspace.flight.withdraw_ready(id.ticket, NO_ROOM);
                 explain::withdrawn(decisions, inputs.now, &keyspace.state.name(), &ended, NO_ROOM);
+                keyspace.collection.lacks_room = true;
+                keyspace.collection.forget_look();
                 keyspace.due = true;
                 return true;
             }
