@@ -48,6 +48,15 @@ pub(super) struct Spot<'a> {
     version: usize,
 }
 
+impl Spot<'_> {
+    /// Prefetches the nodes around the place.
+    pub(super) fn prefetch(&self) {
+        for slot in self.before.saturating_sub(1)..(self.before + 1).min(WIDTH) {
+            self.leaf.prefetch_target(slot);
+        }
+    }
+}
+
 /// B-link tree of hints.
 pub(super) struct Guide {
     root: BlockLink,

@@ -72,12 +72,27 @@ impl List {
     }
 
     /// Adds an entry. (`key`, `seq`) must not be in the list yet.
+    #[cfg(test)]
     pub(super) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+        self.approach(key, seq).insert(kind, value);
+    }
+
+    /// Finds the place of an entry that is going to be added, and prefetches the nodes around it.
+    pub(super) fn approach<'a>(&'a self, key: &'a [u8], seq: Seq) -> Approach<'a> {
         let place = EntryPosition { key, seq };
-        let node = NodeRef::allocate(&self.arena, &place, kind, value);
         let spot = self.guide.spot(&place);
+        spot.prefetch();
+        Approach { list: self, place, spot }
+    }
+
+    fn insert_at(&self, place: EntryPosition<'_>, spot: Spot<'_>, kind: Kind, value: &[u8]) {
+        let node = NodeRef::allocate(&self.arena, &place, kind, value);
         let (before, after) = self.search_from(&place, &spot);
-        debug_assert!(after.is_none_or(|next| next.place() != place), "sequence number {seq} is used twice");
+        debug_assert!(
+            after.is_none_or(|next| next.place() != place),
+            "sequence number {} is used twice",
+            place.seq
+        );
         let is_watched = link(node, before, after);
         self.show_to_guide(node, spot);
         if is_watched && !bug!("insert-into-skipped-span") {
@@ -171,6 +186,21 @@ impl List {
             upcoming = node.next().filter(|next| next.key() == node.key());
             Some(node.entry())
         })
+    }
+}
+
+/// Place of an entry that is going to be added. Entries may be added around it meanwhile: the place is a hint, like all
+/// places in the guide.
+pub(super) struct Approach<'a> {
+    list: &'a List,
+    place: EntryPosition<'a>,
+    spot: Spot<'a>,
+}
+
+impl Approach<'_> {
+    /// Adds the entry. Its (key, seq) must not be in the list yet.
+    pub(super) fn insert(self, kind: Kind, value: &[u8]) {
+        self.list.insert_at(self.place, self.spot, kind, value);
     }
 }
 

@@ -15,7 +15,7 @@
 //! * `get`, `versions` and cursors return point entries only. The reader applies the range tombstones.
 
 use super::combined::{CombinedOperand, CombinedOperands};
-use super::list::{List, ListCursor};
+use super::list::{Approach, List, ListCursor};
 use super::node::MemEntry;
 use super::presence::Presence;
 use crate::base::cache_padded::CachePadded;
@@ -176,6 +176,24 @@ impl Memtable {
     }
 }
 
+/// Entry that is going to be added to a memtable.
+pub(crate) struct NewEntry<'a> {
+    memtable: &'a Memtable,
+    hash: u64,
+    seq: Seq,
+    place: Approach<'a>,
+}
+
+impl NewEntry<'_> {
+    /// Adds the entry.
+    pub(crate) fn insert(self, kind: Kind, value: &[u8]) {
+        debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
+        let entries_before = self.memtable.counts.count_entry(self.seq, kind);
+        self.memtable.presence.add(self.hash, entries_before);
+        self.place.insert(kind, value);
+    }
+}
+
 impl Memtable {
     /// Creates an empty memtable. `seed` is the seed of the key hashes that lookups pass.
     pub(crate) fn new(first_log: LogNumber, seed: u64) -> Memtable {
@@ -198,12 +216,18 @@ impl Memtable {
         self.first_log
     }
 
-    /// Adds an entry. (`key`, `seq`) must be new, and key and value must respect the length limits.
+    #[cfg(test)]
+    /// Adds an entry. The conditions of `approach` apply.
     pub(crate) fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
-        debug_assert!(kind != Kind::DeleteRange, "range tombstones are kept apart");
-        let entries_before = self.counts.count_entry(seq, kind);
-        self.presence.add(key_hash(key, self.seed), entries_before);
-        self.list.insert(key, seq, kind, value);
+        self.approach(key, seq).insert(kind, value);
+    }
+
+    /// Prepares to add an entry: finds its place, and prefetches what adding it reads. (`key`, `seq`) must be new, and
+    /// key and value must respect the length limits.
+    pub(crate) fn approach<'a>(&'a self, key: &'a [u8], seq: Seq) -> NewEntry<'a> {
+        let hash = key_hash(key, self.seed);
+        self.presence.prefetch(hash, self.counts.entries.load(Relaxed));
+        NewEntry { memtable: self, hash, seq, place: self.list.approach(key, seq) }
     }
 
     /// Adds a tombstone over every key of `range`. Ignores an empty range.

@@ -41,4 +41,4 @@ mod skips;
 mod tests;
 
 pub(crate) use combined::LONG;
-pub(crate) use memtable::{MemCursor, Memtable};
+pub(crate) use memtable::{MemCursor, Memtable, NewEntry};

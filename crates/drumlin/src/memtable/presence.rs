@@ -8,6 +8,7 @@
 //! Invariant: a key that was added before is never ruled out. "Before" means the happens-before order of the caller:
 //! a writer sets the bits before it links the entry, so a reader that may see the entry sees the bits.
 
+use crate::base::prefetch::prefetch;
 use drumlin_env::sync::{
     OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -41,6 +42,13 @@ impl Presence {
             (0..words).map(|_| AtomicU64::new(0)).collect()
         });
         words[word_of(hash, words.len())].fetch_or(bits_of(hash), Relaxed);
+    }
+
+    /// Prefetches what `add` changes.
+    pub(super) fn prefetch(&self, hash: u64, keys: usize) {
+        if let Some(words) = self.filters[filter_for(keys)].get() {
+            prefetch(&words[word_of(hash, words.len())]);
+        }
     }
 
     /// Returns whether the key with this `hash` may have been added.

@@ -18,7 +18,6 @@ use crate::base::metrics::Counters;
 use crate::options::Durability;
 use crate::stats::{EACH, OperationKind};
 use crate::store::Store;
-use crate::write::apply::insert;
 use crate::write::operations::Operations;
 use crate::write::request::{Request, Reserved};
 use drumlin_env::sync::plain::atomic;
@@ -193,6 +192,10 @@ impl Store {
     }
 
     fn log_and_insert(&self, batch: &Operations, reserved: &Reserved, durability: Durability) -> Result<()> {
+        // Each operation is prepared one ahead, and the first before the log is written: meanwhile its memory arrives.
+        let operations = (reserved.first_seq..).zip(batch.writer.operations());
+        let mut operations = operations.map(|(seq, operation)| reserved.upcoming(seq, operation));
+        let mut next = operations.next().transpose()?;
         if let Some(log) = &reserved.log {
             let header = RecordHeader {
                 kind: RecordKind::Batch,
@@ -220,12 +223,9 @@ impl Store {
                 written
             })?;
         }
-        for (seq, operation) in (reserved.first_seq..).zip(batch.writer.operations()) {
-            let operation = operation.map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
-            let memtable = reserved.memtables.iter().find(|(id, _)| *id == operation.keyspace);
-            let (_, memtable) =
-                memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
-            insert(memtable, &operation, seq)?;
+        while let Some(present) = next {
+            next = operations.next().transpose()?;
+            present.apply()?;
         }
         Ok(())
     }

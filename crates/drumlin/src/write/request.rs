@@ -1,9 +1,13 @@
 //! What a commit asks for under the commit lock, and what it gets there.
 
+use super::apply::Upcoming;
 use super::log::Reservation;
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::keyspace::KeyspaceState;
 use crate::memtable::Memtable;
 use drumlin_env::sync::Arc;
+use drumlin_format::batch::Operation;
+use drumlin_format::error::Corruption;
 use drumlin_types::{KeyspaceId, Seq};
 
 /// What a commit asks for.
@@ -29,6 +33,20 @@ pub(crate) struct Reserved {
     /// Microseconds from the request to its answer, if it waited for the lock or for room among the commits under way,
     /// or needed a new log segment.
     pub(crate) waited: u64,
+}
+
+impl Reserved {
+    /// Prepares to apply `operation` of the commit, which has the number `seq`.
+    pub(crate) fn upcoming<'a>(
+        &'a self,
+        seq: Seq,
+        operation: std::result::Result<Operation<'a>, Corruption>,
+    ) -> Result<Upcoming<'a>> {
+        let operation = operation.map_err(|e| Error::new(ErrorKind::Bug, e.what))?;
+        let memtable = self.memtables.iter().find(|(id, _)| *id == operation.keyspace);
+        let (_, memtable) = memtable.ok_or_else(|| Error::new(ErrorKind::Bug, "a batch lost a keyspace"))?;
+        Ok(Upcoming::new(memtable, operation, seq))
+    }
 }
 
 /// Memtables of a commit. The first is stored inline, since most commits have only one.
