@@ -30,8 +30,10 @@
 //!
 //! The children of a level 0 block are data blocks. Those of a level 1 block are index blocks of level 0.
 //!
-//! All widths are fixed, so a block is searched in place without decoding. A search compares the dense heads first,
-//! which decides most comparisons. Then it reads one row and its neighbour.
+//! All widths are fixed, so a block is searched in place without decoding. A search starts where the key would be if
+//! the heads were evenly spread (interpolation), widens an interval around that fence until it holds the result, and
+//! halves it. So it takes a logarithmic number of comparisons for any keys. It compares the dense heads, which decides
+//! most comparisons. Then it reads one row and its neighbour.
 
 mod builder;
 #[cfg(test)]

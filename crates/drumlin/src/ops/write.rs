@@ -5,7 +5,8 @@
 //! 3. Reserve: `write/commit_lock.rs` reserves sequence numbers, log space, memtables and a place in the publishing
 //!    ring. The commit that holds the lock also does so for others that wait for it.
 //! 4. Log: `write/log.rs` writes the record into the reserved space.
-//! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`).
+//! 5. Apply: `write/apply.rs` inserts the operations into the memtables (`memtable/memtable.rs`). It finds the place of
+//!    the first operation before step 4, and prefetches what the insert reads.
 //! 6. Publish: `write/publish.rs` makes the commit visible once all earlier ones are.
 //! 7. Sync: with `Durability::Sync`, `write/sync.rs` lets one writer at a time call fsync, for all that wait.
 //!    `store/sync.rs` poisons the store if that fails, and `ops/sync.rs` counts the wait.

@@ -144,10 +144,7 @@ impl TableCursor {
     /// block after this step.
     #[inline]
     fn prefetch_next(&mut self, left: usize) {
-        if left > PREFETCH_BEFORE {
-            return;
-        }
-        if !self.has_prefetched {
+        if left <= PREFETCH_BEFORE && !self.has_prefetched {
             self.fences.next_pointer(&self.table).prefetch();
             self.has_prefetched = true;
         }
