@@ -123,3 +123,39 @@ fn large_batches_are_written_beside_many_small_writes() {
     let count = keys.iter().filter(|entry| entry.as_ref().is_ok_and(|(_, value)| value[0] == 4)).count();
     assert_eq!(count, 8 * 900);
 }
+
+/// Small writes go on beside several threads that write large batches, one of which always waits for memory.
+#[test]
+fn small_writes_go_on_beside_several_large_writers() {
+    const LARGE: u64 = 12;
+    let dir = TempDir::new("drumlin-small").expect("a directory");
+    let builder = Db::builder(dir.path()).set("memory_budget", "8MiB").expect("an option");
+    let db = builder.open().expect("open");
+    let keys = db.keyspace("k").expect("a keyspace");
+    let (running, begun, mut small) = (AtomicU64::new(4), AtomicU64::new(0), 0u64);
+    std::thread::scope(|scope| {
+        for writer in 0..4u64 {
+            let (db, keys, running, begun) = (&db, &keys, &running, &begun);
+            scope.spawn(move || {
+                for large in 0..LARGE {
+                    let mut batch = Batch::new();
+                    (0..900u64).for_each(|n| {
+                        batch.put(keys, [writer, large, n].map(u64::to_be_bytes).concat(), [4; 2000])
+                    });
+                    db.write(batch).expect("the batch is written");
+                    begun.fetch_add(u64::from(large == 1), Ordering::Relaxed);
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        // From now on memtables are full, and large writes wait.
+        while begun.load(Ordering::Relaxed) < 4 {
+            std::thread::yield_now();
+        }
+        while running.load(Ordering::Relaxed) == 4 {
+            keys.put([9u64, small].map(u64::to_be_bytes).concat(), [3; 20]).expect("put");
+            small += 1;
+        }
+    });
+    assert!(small >= 4, "{small} small writes while one of four threads wrote {LARGE} large batches");
+}

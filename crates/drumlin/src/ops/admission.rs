@@ -3,7 +3,7 @@
 //! 1. Memory. Memtables may hold three eighths of the memory budget. A write that finds them full waits for a flush. A
 //!    *large* write also reserves its bytes until they are in a memtable, so that several large writes do not overshoot
 //!    together. Small writes reserve nothing, which saves a shared counter; they are small even when many come at once.
-//!    While a large write waits, small ones leave the memory that it needs.
+//!    While a large write waits, small ones leave the memory that it needs, until one large write was admitted.
 //! 2. Runs. If there are too many runs, as the policy counts them, the write waits for a compaction. If compactions
 //!    lack disk space, deletions do not wait, since they free disk space.
 //! 3. Rate. Near that limit, writes pay for their bytes at the rate at which compactions keep up. A slowed writer pays
@@ -36,6 +36,15 @@ const LONGEST_SLEEP: u64 = 100_000;
 pub(crate) struct Admitted<'a> {
     store: &'a Store,
     reserved: usize,
+    /// Number of large writes that were admitted before this write asked first.
+    large_before: usize,
+}
+
+impl Admitted<'_> {
+    /// Begins with a write that was not admitted yet.
+    fn begin(store: &Store) -> Admitted<'_> {
+        Admitted { store, reserved: 0, large_before: store.memory.large_admitted() }
+    }
 }
 
 impl Drop for Admitted<'_> {
@@ -100,7 +109,7 @@ impl Store {
         let most = self.memory.most();
         let most = if only_deletes { most + most / DELETES_SHARE } else { most };
         let large = if bytes as usize > self.memory.most() / LARGE_SHARE { bytes as usize } else { 0 };
-        let mut admitted = Admitted { store: self, reserved: 0 };
+        let mut admitted = Admitted::begin(self);
         if !self.try_admit_memory(most, large, &mut admitted) {
             let _waiting = LargeWait::begin(self, large);
             let deadline = deadline.get_or_insert_with(|| self.deadline());
@@ -184,7 +193,7 @@ impl Store {
             keyspaces.iter().map(|k| flushable_bytes(k.peek(&pin))).sum::<usize>()
         };
         let fits = match large {
-            0 => self.memory.taken(held) < self.memory.most_for_small(most),
+            0 => self.memory.taken(held) < self.memory.most_for_small(most, admitted.large_before),
             _ => self.memory.admit_write(large, most, held),
         };
         self.memory.hold(self.memory.taken(held));
@@ -423,16 +432,16 @@ mod tests {
         let store = keys.store.clone();
         let most = store.memory.most();
         let room = |bytes: usize, admitted: &mut Admitted<'_>| store.try_admit_memory(most, bytes, admitted);
-        let mut writes = [0; 3].map(|_| Admitted { store: &store, reserved: 0 });
+        let mut writes = [0; 3].map(|_| Admitted::begin(&store));
         let fit = writes.iter_mut().filter_map(|write| room(most / 2, write).then_some(())).count();
         assert_eq!(fit, 2, "a third write exceeds the memory of memtables");
-        let mut small = Admitted { store: &store, reserved: 0 };
+        let mut small = Admitted::begin(&store);
         assert!(!room(0, &mut small), "a small write finds memory reserved");
         drop(writes);
         assert_eq!(store.memory.large(), 0);
         assert!(room(0, &mut small));
         keys.put("key", vec![7; 1 << 20]).expect("put");
-        let mut large = Admitted { store: &store, reserved: 0 };
+        let mut large = Admitted::begin(&store);
         assert!(!room(most / 4 * 3, &mut large) && keys.state.has_sealed());
         db.flush().expect("flush");
         assert!(room(most * 2, &mut large), "memtables are empty, so waiting would not help");
@@ -448,7 +457,7 @@ mod tests {
         let store = keys.store.clone();
         let most = store.memory.most();
         keys.put("key", vec![7; 1 << 20]).expect("put");
-        let begun = || Admitted { store: &store, reserved: 0 };
+        let begun = || Admitted::begin(&store);
         let admits = |most: usize, bytes: usize| store.try_admit_memory(most, bytes, &mut begun());
         assert!(admits(most, 0) && !admits(most, most - (1 << 19)));
         let _wait = LargeWait::begin(&store, most - (1 << 19));

@@ -45,6 +45,8 @@ pub(crate) struct Shares {
     writes: AtomicUsize,
     /// Bytes of large writes that wait to be admitted.
     waiting: AtomicUsize,
+    /// Number of large writes admitted so far.
+    large_admitted: AtomicUsize,
     admission: Mutex<()>,
 }
 
@@ -62,6 +64,7 @@ impl Shares {
             moving: Mutex::new(()),
             writes: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            large_admitted: AtomicUsize::new(0),
             admission: Mutex::new(()),
         };
         shares.set(kept);
@@ -82,6 +85,7 @@ impl Shares {
         let fits = taken == 0 || taken.saturating_add(bytes) <= most;
         if fits {
             self.writes.fetch_add(bytes, Relaxed);
+            self.large_admitted.fetch_add(1, Relaxed);
         }
         fits
     }
@@ -107,13 +111,20 @@ impl Shares {
 
     /// Returns the bytes that memtables may hold for a small write to be admitted, if they may hold `most` otherwise.
     /// Small writes leave the memory that large writes wait for. Otherwise they would take what each flush frees, and a
-    /// large write could wait for ever. Batches that only delete, for which `most` is larger, make no way: on a full
-    /// disk they lead to free space.
-    pub(crate) fn most_for_small(&self, most: usize) -> usize {
-        match most > self.most {
+    /// large write could wait for ever. But a small write does so only until one large write was admitted: `began` is
+    /// [`large_admitted`](Self::large_admitted) as the small write first asked. Batches that only delete, for which
+    /// `most` is larger, leave none: on a full disk they lead to free space.
+    pub(crate) fn most_for_small(&self, most: usize, began: usize) -> usize {
+        match most > self.most || self.large_admitted() != began {
             true => most,
             false => most.saturating_sub(self.waiting.load(Acquire)),
         }
+    }
+
+    /// Returns the number of large writes admitted so far.
+    #[inline]
+    pub(crate) fn large_admitted(&self) -> usize {
+        self.large_admitted.load(Relaxed)
     }
 
     /// Records that a large write of `bytes` waits. The caller must record its end.
@@ -277,6 +288,24 @@ mod tests {
         // The charge was a whole number of steps.
         let step = (3 << 20) / STEPS;
         assert_eq!(cache.memory() - with, tree - tree % step);
+    }
+
+    #[test]
+    fn small_writes_and_large_ones_take_turns() {
+        let shares = shares(32 << 20);
+        let most = shares.most();
+        let began = shares.large_admitted();
+        assert_eq!(shares.most_for_small(most, began), most);
+        // Three large writes wait, for more than all of the memory.
+        (0..3).for_each(|_| shares.large_waits(60 << 20));
+        assert_eq!(shares.most_for_small(most, began), 0);
+        assert!(shares.admit_write(60 << 20, most, || 0));
+        shares.large_waited(60 << 20);
+        shares.large_waits(60 << 20);
+        assert_eq!(shares.most_for_small(most, began), most, "it has let one large write pass");
+        let began = shares.large_admitted();
+        assert_eq!(shares.most_for_small(most, began), 0, "the next small write lets one pass again");
+        assert_eq!(shares.most_for_small(most + 1, began), most + 1, "deletions let none pass");
     }
 
     #[test]
