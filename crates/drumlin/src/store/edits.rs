@@ -218,8 +218,11 @@ impl Store {
         }
         match self.replace_manifest(&mut control) {
             Ok(()) => Ok(true),
-            // The old manifest stays in use.
-            Err(error) if error.is_shortage() => Ok(false),
+            // The old manifest stays in use. Each attempt encodes the whole state under the control lock.
+            Err(error) if error.is_shortage() => {
+                control.manifest.postpone_rewrite();
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -341,4 +344,38 @@ pub(crate) fn snapshot(
     }
     changes.extend_from_slice(carried);
     Edit { changes }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::db::Db;
+    use drumlin_env::MemEnv;
+    use drumlin_format::manifest::{Change, Edit};
+
+    /// A rewrite of the manifest that found no disk space is tried again only when the manifest has grown.
+    #[test]
+    fn a_rewrite_without_disk_space_is_postponed() {
+        let mem = MemEnv::new(3);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("a keyspace");
+        let store = &keys.store;
+        let grow = || {
+            while !store.control.lock().manifest.wants_rewrite() {
+                let saved = Change::ValueLifetimes { keyspace: keys.state.id, blob: vec![99; 40_000] };
+                let edit = Edit { changes: vec![saved] };
+                store.append_edit(&mut store.control.lock(), edit, || {}).expect("an edit");
+            }
+        };
+        grow();
+        mem.set_capacity(mem.used_space());
+        let before = store.files.next_number();
+        assert!(!store.rewrite_manifest_if_grown().expect("a full disk is no failure"));
+        let after = store.files.next_number();
+        assert!(after > before, "it was tried");
+        assert!(!store.rewrite_manifest_if_grown().expect("a full disk is no failure"));
+        assert_eq!(store.files.next_number(), after, "it was tried again");
+        mem.set_capacity(None);
+        grow();
+        assert!(store.rewrite_manifest_if_grown().expect("there is space"));
+    }
 }

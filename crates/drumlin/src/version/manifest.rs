@@ -28,6 +28,8 @@ use std::path::PathBuf;
 const REWRITE_LEAST: u64 = 1 << 20;
 /// Growth factor over its snapshot at which a manifest is rewritten.
 const REWRITE_GROWTH: u64 = 4;
+/// After a rewrite that found no disk space, the manifest grows by one part in this many before the next attempt.
+const POSTPONED_SHARE: u64 = 8;
 
 /// The manifest, open for appending unless the store is read-only.
 pub(crate) struct ManifestFile {
@@ -47,6 +49,8 @@ pub(crate) struct ManifestFile {
     synced: u64,
     /// Whether the last edit found no disk space.
     torn: bool,
+    /// Length of the edits below which the manifest is not rewritten again after a rewrite found no disk space.
+    postponed: u64,
 }
 
 /// An encoded edit that recovery accepts. It must be the next to be appended.
@@ -102,6 +106,7 @@ impl ManifestFile {
             encoder,
             state,
             torn: false,
+            postponed: 0,
         };
         if !drumlin_types::bug!("no-manifest-dir-sync") {
             writer.entries.sync()?;
@@ -125,6 +130,7 @@ impl ManifestFile {
             encoder,
             state: ManifestState::default(),
             torn: false,
+            postponed: 0,
         }
     }
 
@@ -217,7 +223,13 @@ impl ManifestFile {
 
     /// Returns whether a snapshot would make the manifest much smaller.
     pub(crate) fn wants_rewrite(&self) -> bool {
-        self.encoder.offset() > REWRITE_LEAST.max(self.snapshot_bytes * REWRITE_GROWTH)
+        self.encoder.offset() > REWRITE_LEAST.max(self.snapshot_bytes * REWRITE_GROWTH).max(self.postponed)
+    }
+
+    /// Postpones the next rewrite: this one found no disk space.
+    pub(crate) fn postpone_rewrite(&mut self) {
+        let written = self.encoder.offset();
+        self.postponed = written + written / POSTPONED_SHARE;
     }
 
     /// Returns the numbers of the manifest and of the store that it belongs to.
