@@ -216,7 +216,10 @@ fn a_store_without_current_is_not_taken_for_an_empty_directory() {
         let opened = Db::builder("/s").env(mem.env()).open();
         let refused = opened.map(|_| ()).expect_err("it is no empty directory").to_string();
         // Without a write, the manifest is the evidence of a store, not the log.
-        let why = if bytes.is_some() { "the directory holds a log" } else { "was used later" };
+        let why = match bytes {
+            Some(_) => "the directory holds a log",
+            None => "CURRENT is missing, but MANIFEST-",
+        };
         assert!(refused.contains(why), "{bytes:?} bytes: {refused}");
         assert!(!mem.env().fs().exists(Path::new("/s/CURRENT")).expect("a look"), "nothing is created");
     }

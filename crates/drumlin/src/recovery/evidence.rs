@@ -72,8 +72,9 @@ pub(crate) fn check_ends(
                 let bytes = read_file(env, &dir.join(&entry.name), FileKind::Manifest)?;
                 if was_in_force(&bytes, number) {
                     let what = format!(
-                        "CURRENT points to manifest {}, but {} was used later; run `drumlin repair`",
-                        manifest.number, entry.name
+                        "{}, but {} was used later; run `drumlin repair`",
+                        current(manifest),
+                        entry.name
                     );
                     return Err(Error::corruption(&dir.join(FileName::Pointer.to_string()), 0, what));
                 }
@@ -82,6 +83,14 @@ pub(crate) fn check_ends(
         }
     }
     Ok(())
+}
+
+/// Says which manifest CURRENT points to. A store without CURRENT has manifest number 0.
+fn current(manifest: &ManifestState) -> String {
+    match manifest.number {
+        0 => "CURRENT is missing".to_owned(),
+        number => format!("CURRENT points to manifest {number}"),
+    }
 }
 
 /// Returns whether the manifest at `path` was ever the current one, or may have been: it cannot be read.
@@ -111,8 +120,9 @@ pub(crate) fn check_vouched(dir: &Path, manifest: &ManifestState, recovered: &Re
     if let Some(vouched) = recovered.vouched {
         if vouched.manifest > manifest.number {
             let what = format!(
-                "CURRENT points to manifest {}, but the log was written with manifest {}; run `drumlin repair`",
-                manifest.number, vouched.manifest
+                "{}, but the log was written with manifest {}; run `drumlin repair`",
+                current(manifest),
+                vouched.manifest
             );
             return Err(Error::corruption(&dir.join(FileName::Pointer.to_string()), 0, what));
         }
