@@ -156,6 +156,11 @@ impl Guide {
     pub(super) unsafe fn add(&self, arena: &Arena, node: NodeRef<'_>, spot: Spot<'_>) {
         let mut spot = spot;
         for _ in 0..ATTEMPTS {
+            // The spot may be older than a log write. The node should not count as missed in a leaf that it no longer
+            // belongs to.
+            if self.version.load(Relaxed) != spot.version {
+                spot = self.spot(&node.place());
+            }
             let Spot { leaf, version, .. } = spot;
             if !leaf.try_lock() {
                 leaf.missed.fetch_add(1, Release);
@@ -172,7 +177,6 @@ impl Guide {
             if sure {
                 return;
             }
-            spot = self.spot(&node.place());
         }
         spot.leaf.missed.fetch_add(1, Release);
     }

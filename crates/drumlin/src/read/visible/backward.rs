@@ -105,6 +105,7 @@ impl<C: Cursor> VisibleIter<C> {
         while self.cursor.valid() && self.cursor.key() == self.key {
             steps += 1;
             if steps > MAX_STEPS {
+                self.walk.pass(steps - 1);
                 return self.decide_by_seek();
             }
             if (cover..=self.snapshot).contains(&self.cursor.seq()) {
