@@ -131,10 +131,7 @@ impl Clear<'_> {
     /// damaged file in V1 gets a new run there.
     fn step(&self, cell: &Cell, is_pushed: bool, is_clear: bool) -> Step {
         let [is_old_free, is_v1_free, is_v2_free] = cell.is_free;
-        let is_due = match is_clear {
-            true => cell.old > 0 || is_pushed && cell.v2_runs > 1,
-            false => is_pushed && (cell.v1 > 0 || cell.v2_runs > 1),
-        };
+        let is_due = is_clear && cell.old > 0 || is_pushed && (cell.v1 > 0 || cell.v2_runs > 1);
         let may_go_round = self.is_quiet && cell.old > 0;
         if !is_due || !is_old_free {
             Step::Nothing
