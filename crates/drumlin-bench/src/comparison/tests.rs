@@ -178,12 +178,7 @@ fn the_published_page_is_up_to_date() {
 }
 
 /// Reports that were measured with other engines than those of their row in the script, and why.
-const OTHER_ENGINES: [(&str, &str); 4] = [
-    ("rate", "measured before the row had the universal and the deferred RocksDB"),
-    ("ycsb-2", "measured before the row had the warm RocksDB"),
-    ("ycsb-4", "measured before the row had the warm RocksDB"),
-    ("ycsb-large", "measured before the row had the warm RocksDB"),
-];
+const OTHER_ENGINES: [(&str, &str); 0] = [];
 
 /// Returns the engines of each row of `scripts/compare.sh`, by its name. Rows in loops are left out.
 fn engines_of_rows(script: &str) -> BTreeMap<String, String> {
