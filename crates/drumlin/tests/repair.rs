@@ -221,6 +221,12 @@ fn a_store_without_current_is_not_taken_for_an_empty_directory() {
             None => "CURRENT is missing, but MANIFEST-",
         };
         assert!(refused.contains(why), "{bytes:?} bytes: {refused}");
+        let opened = Db::builder("/s").env(mem.env()).read_only(true).open();
+        let refused = opened.map(|_| ()).expect_err("it is a store").to_string();
+        assert!(
+            refused.contains("CURRENT is missing, but the directory holds"),
+            "{bytes:?} bytes: {refused}"
+        );
         assert!(!mem.env().fs().exists(Path::new("/s/CURRENT")).expect("a look"), "nothing is created");
     }
 }

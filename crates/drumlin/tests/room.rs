@@ -574,3 +574,25 @@ fn a_budget_lowered_below_its_use_is_reached_by_deleting() {
         assert!(on_disk(&mem) <= bytes, "{policy}, {budget}: {} on disk", on_disk(&mem));
     }
 }
+
+/// An edit that finds no disk space is not taken for written, wherever the manifest stops: also if it cannot grow.
+#[test]
+fn an_edit_without_space_for_the_manifest_to_grow_is_not_written() {
+    let mut refused = 0;
+    for edits in 300..345 {
+        let mem = MemEnv::new(1);
+        let db = Db::builder("/s").env(mem.env()).open().expect("open");
+        let keys = db.keyspace("k").expect("a keyspace");
+        for edit in 0..edits {
+            keys.set_option("max_runs", ["64", "65"][edit % 2]).expect("a live option");
+        }
+        keys.put("a", "b").expect("put");
+        mem.set_capacity(mem.used_space() + 8192);
+        refused += u32::from(db.flush().is_err());
+        assert_eq!(mem.order_violations(), Vec::<String>::new(), "{edits} edits");
+        mem.set_capacity(None);
+        db.flush().expect("there is space");
+        assert_eq!(keys.get("a").expect("get").as_deref(), Some(&b"b"[..]));
+    }
+    assert!(refused > 0, "no flush found the disk full");
+}

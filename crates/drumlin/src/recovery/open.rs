@@ -314,6 +314,14 @@ fn check_kind_of_directory(env: &Env, dir: &Path, entries: &[DirEntry], create: 
         }
     }
     if !create {
+        // A store that may be created finds these manifests later.
+        let used = entries.iter().find(|entry| match FileName::parse(&entry.name) {
+            Some(FileName::Manifest(number)) => evidence::was_used(env, &dir.join(&entry.name), number),
+            _ => false,
+        });
+        if let Some(entry) = used {
+            return Err(lost_pointer(&format!("{}, which was in use", entry.name)));
+        }
         let what = format!("there is no store at {}: the directory has no CURRENT file", dir.display());
         return Err(Error::new(ErrorKind::NotFound, what));
     }

@@ -188,8 +188,7 @@ impl ManifestFile {
             let grown = file.allocate(self.file_len, file_len - self.file_len);
             if let Err(error) = grown {
                 let error = fail("cannot extend the manifest", error);
-                self.torn = error.kind() == ErrorKind::NoSpace;
-                return Err(error);
+                return Err(self.refused(error));
             }
             let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
             synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
@@ -197,11 +196,7 @@ impl ManifestFile {
         }
         if let Err(error) = file.write_at(offset, &bytes) {
             let error = fail("cannot write to the manifest", error);
-            self.torn = error.kind() == ErrorKind::NoSpace;
-            if self.torn {
-                self.entries.env().note(Note::EditRefused);
-            }
-            return Err(error);
+            return Err(self.refused(error));
         }
         let synced = file.sync_data().map_err(|e| fail("cannot sync the manifest", e));
         synced.map_err(|error| error.with_kind(ErrorKind::Io))?;
@@ -209,6 +204,15 @@ impl ManifestFile {
         self.synced = self.encoder.offset();
         self.encoder.synced_to(self.synced);
         Ok(bytes.len() as u64)
+    }
+
+    /// Records whether `error`, of an edit that is not durable, is a lack of disk space. Returns it.
+    fn refused(&mut self, error: Error) -> Error {
+        self.torn = error.kind() == ErrorKind::NoSpace;
+        if self.torn {
+            self.entries.env().note(Note::EditRefused);
+        }
+        error
     }
 
     /// Returns the manifest number and the length of its durable edits, for records of the log.
