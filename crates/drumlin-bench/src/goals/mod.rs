@@ -37,7 +37,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         );
     }
     if let Some(flag) = without_effect(common) {
-        return Ended::Usage(format!("{flag} has no effect here: the goals have fixed settings"));
+        return Ended::Usage(format!("{flag} cannot be used here: the goals have fixed settings"));
     }
     let wanted = |row: &&Row| args.rows.is_empty() || args.rows.contains(&row.number);
     let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
@@ -167,7 +167,7 @@ fn group(source: Source) -> &'static str {
     }
 }
 
-/// Returns a flag in `common` that the goals would ignore, if there is one.
+/// Returns a flag in `common` that the goals do not allow, if there is one.
 fn without_effect(common: &Common) -> Option<&'static str> {
     let flags = [
         (!common.set.is_empty(), "--set"),
