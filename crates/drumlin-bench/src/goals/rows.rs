@@ -60,20 +60,20 @@ impl Row {
         // A ratio of 1 reaches some targets. The others need a difference that is not noise.
         let asks_for_more = !self.is_reached(1.0);
         if self.is_reached(spread.median) {
-            match () {
-                () if said == Verdict::WithinNoise => said.text(),
-                () if asks_for_more && said != Verdict::Better => "undecided",
-                () if !asks_for_more && disagree => "undecided",
-                // Some rounds miss the target, and the median reaches it by no more than the noise.
-                () if !self.all_reach(spread) && from_target < noise => "undecided",
-                () => "met",
+            // Some rounds miss the target, and the median reaches it by no more than the noise.
+            let is_doubtful = !self.all_reach(spread) && from_target < noise;
+            let is_contradicted = if asks_for_more { said != Verdict::Better } else { disagree };
+            match said {
+                Verdict::WithinNoise => said.text(),
+                _ if is_contradicted || is_doubtful => "undecided",
+                _ => "met",
             }
+        } else if from_target < noise {
+            "missed, within A/A noise"
+        } else if is_equal(spread.median / self.target) {
+            "missed by less than 5 %"
         } else {
-            match () {
-                () if from_target < noise => "missed, within A/A noise",
-                () if is_equal(spread.median / self.target) => "missed by less than 5 %",
-                () => "missed",
-            }
+            "missed"
         }
     }
 }
