@@ -28,7 +28,8 @@ use std::path::PathBuf;
 const REWRITE_LEAST: u64 = 1 << 20;
 /// Growth factor over its snapshot at which a manifest is rewritten.
 const REWRITE_GROWTH: u64 = 4;
-/// After a rewrite that found no disk space, the manifest grows by one part in this many before the next attempt.
+/// After a rewrite that found no disk space or no file descriptor, the manifest grows by one part in this many before
+/// the next attempt.
 const POSTPONED_SHARE: u64 = 8;
 
 /// The manifest, open for appending unless the store is read-only.
@@ -49,7 +50,8 @@ pub(crate) struct ManifestFile {
     synced: u64,
     /// Whether the last edit found no disk space.
     torn: bool,
-    /// Length of the edits below which the manifest is not rewritten again after a rewrite found no disk space.
+    /// Length of the edits below which the manifest is not rewritten again, after a rewrite that found no disk space or
+    /// no file descriptor.
     postponed: u64,
 }
 
@@ -230,7 +232,7 @@ impl ManifestFile {
         self.encoder.offset() > REWRITE_LEAST.max(self.snapshot_bytes * REWRITE_GROWTH).max(self.postponed)
     }
 
-    /// Postpones the next rewrite: this one found no disk space.
+    /// Postpones the next rewrite, since this one found no disk space or no file descriptor.
     pub(crate) fn postpone_rewrite(&mut self) {
         let written = self.encoder.offset();
         self.postponed = written + written / POSTPONED_SHARE;
