@@ -37,7 +37,7 @@ row() {
     echo "== $name: $*" >&2
     "$program" "$@" --rounds 3 --aa --brief ${DB:+--db "$DB"} --json "$file" && return
     failed+=("$name")
-    # The report of a failed run, such as one that was too noisy in every round, counts as missing.
+    # The report of a failed run, such as one with fewer than three usable rounds of a phase, counts as missing.
     if [ -f "$file" ]; then mv "$file" "$file.part"; fi
 }
 

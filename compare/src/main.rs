@@ -34,7 +34,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified,
 /// and a wrong one ends the run without numbers.
 ///
-/// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too noisy.
+/// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too few usable rounds.
 #[derive(Parser)]
 #[command(name = "drumlin-compare", version, max_term_width = 100)]
 struct Cli {
@@ -70,6 +70,7 @@ const PROGRAM: Program = Program {
     ],
     prefix: &[],
     allocator: "jemalloc",
+    profiles: include_str!("../Cargo.toml"),
 };
 
 fn main() -> ExitCode {

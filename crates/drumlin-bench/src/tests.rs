@@ -6,13 +6,16 @@ use crate::engine::{
 };
 use crate::generate::choose::Target;
 use crate::generate::keys::KeyForm;
+use crate::measure::process;
 use crate::measure::run::{Outcome, Run};
 use crate::report::progress::Progress;
 use crate::workload::{Action, After, Entries, Phase, Workload, micro, suites, ycsb};
 use drumlin::env::TempDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 fn config() -> EngineConfig {
     EngineConfig {
@@ -168,6 +171,8 @@ enum Lie {
     TurnsARange,
     /// Panics in a lookup.
     Panics,
+    /// Tells the truth, and needs a terabyte of disk space while it settles.
+    Swells,
 }
 
 /// A map that returns wrong results in one way.
@@ -176,6 +181,9 @@ struct Liar(Lie);
 struct LyingMap {
     lie: Lie,
     map: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    is_settling: AtomicBool,
+    /// Whether the counters were read while it settled.
+    was_seen: AtomicBool,
 }
 
 impl LyingMap {
@@ -199,7 +207,12 @@ impl EngineKind for Liar {
         "liar"
     }
     fn open(&self, _: &Path, _: &EngineConfig) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(LyingMap { lie: self.0, map: Mutex::default() }))
+        Ok(Box::new(LyingMap {
+            lie: self.0,
+            map: Mutex::default(),
+            is_settling: AtomicBool::new(false),
+            was_seen: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -261,13 +274,23 @@ impl Engine for LyingMap {
         Ok(())
     }
     fn wait_idle(&self) -> Result<()> {
+        if self.lie == Lie::Swells {
+            self.is_settling.store(true, SeqCst);
+            let end = process::wall() + 10_000_000_000;
+            while !self.was_seen.load(SeqCst) && process::wall() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.is_settling.store(false, SeqCst);
+        }
         Ok(())
     }
     fn compact(&self) -> Result<()> {
         Ok(())
     }
     fn counters(&self) -> Counters {
-        Counters::default()
+        let is_large = self.is_settling.load(SeqCst);
+        self.was_seen.fetch_or(is_large, SeqCst);
+        Counters { disk_bytes: Some(if is_large { 1 << 40 } else { 1 << 10 }), ..Counters::default() }
     }
     fn options(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
@@ -326,6 +349,14 @@ fn a_panic_of_a_client_ends_the_run_also_beside_a_writer() {
         let found = run(&Liar(Lie::Panics), &workload).err().expect("an error");
         assert!(found.contains("a thread of the benchmark panicked"), "{found}");
     }
+}
+
+#[test]
+fn the_peak_of_disk_space_counts_the_settling() {
+    let outcome = run(&Liar(Lie::Swells), &small()).expect("its answers are right");
+    let space = &outcome.phases[0].space_amp;
+    assert_eq!(space.peak, Some((1u64 << 40) as f64 / space.live_bytes_final as f64));
+    assert!(space.r#final < Some(1.0), "{space:?}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ pub(crate) enum Command {
     /// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified,
     /// and a wrong one ends the run without numbers.
     ///
-    /// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too noisy.
+    /// Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate failed, 4 too few usable rounds.
     #[command(after_help = "Example: drumlin bench micro --html page.html")]
     Bench(Box<drumlin_bench::command::args::BenchArgs>),
     /// Simulate compaction policies under changing workloads, in virtual time and without a store

@@ -43,7 +43,12 @@ const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 static ALLOCATOR: drumlin_bench::allocations::Counting = drumlin_bench::allocations::Counting;
 
 /// Setup of `drumlin bench`: Drumlin is the only engine. A separate program compares it with other engines.
-const BENCHMARKS: Program = Program { engines: &[&Drumlin], prefix: &["bench"], allocator: "the system's" };
+const BENCHMARKS: Program = Program {
+    engines: &[&Drumlin],
+    prefix: &["bench"],
+    allocator: "the system's",
+    profiles: include_str!("../../../Cargo.toml"),
+};
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 ///
 /// Results go to stdout as a table; progress and warnings go to stderr. Every result of the store is verified, and a
 /// wrong one ends the run without numbers. Exit status: 0 success, 1 error or wrong result, 2 bad usage, 3 gate
-/// failed, 4 too noisy.
+/// failed, 4 too few usable rounds.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Benchmark family to run

@@ -14,8 +14,8 @@ pub enum Ended {
     Usage(String),
     /// A value of the gate is outside its tolerance.
     GateFailed,
-    /// Every round was too noisy.
-    TooNoisy,
+    /// Fewer rounds are usable than a verdict needs: the phases with their engines and numbers of usable rounds.
+    TooFewRounds(Vec<String>),
 }
 
 impl Ended {
@@ -26,8 +26,8 @@ impl Ended {
             Ended::Failed(what) => (1, Some(what)),
             Ended::Usage(what) => (2, Some(what)),
             Ended::GateFailed => (3, None),
-            Ended::TooNoisy => {
-                (4, Some("every round was too noisy: no phase has a usable result".to_owned()))
+            Ended::TooFewRounds(short) => {
+                (4, Some(format!("too few usable rounds; warnings tell why: {}", short.join("; "))))
             }
         };
         if let Some(words) = words {

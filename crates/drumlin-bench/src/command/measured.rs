@@ -30,6 +30,7 @@ pub(crate) fn measured(tasks: &[Task], common: &Common, program: &Program) -> Re
         build: machine::build(
             program.engines.iter().map(|kind| kind.name().to_owned()).collect(),
             program.allocator,
+            program.profiles,
         ),
         phases: Vec::new(),
     };

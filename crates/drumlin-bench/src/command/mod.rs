@@ -13,10 +13,12 @@ pub use ended::Ended;
 pub use program::Program;
 pub use published::read_report;
 
+use crate::compare::LEAST_ROUNDS;
 use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
 use crate::measure::machine::{self, build, now_utc};
 use crate::paced::oracle;
+use crate::report::model::PhaseReport;
 use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Origin, Results};
@@ -28,6 +30,7 @@ use args::{
 use drumlin::FilterMode;
 use measured::{data_dir, engines, measured};
 use published::{claim_targets, note, print, publish, unfinished, write_json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -166,7 +169,7 @@ fn origin(started_utc: String, program: &Program) -> Origin {
         command: machine::command_line(),
         started_utc,
         machine: machine::machine(Path::new(".")),
-        build: build(Vec::new(), program.allocator),
+        build: build(Vec::new(), program.allocator, program.profiles),
     }
 }
 
@@ -274,7 +277,7 @@ fn show_deleted(args: &DeletedArgs, common: &Common, program: &Program) -> crate
                 command: machine::command_line(),
                 started_utc,
                 machine: machine::machine(&data_dir(common)),
-                build: build(features, program.allocator),
+                build: build(features, program.allocator, program.profiles),
             },
             rounds,
             costs: costs.clone(),
@@ -327,8 +330,22 @@ fn measure(tasks: &[Task], family: &Family, common: &Common, program: &Program) 
     if let Some(path) = &common.json {
         let _ = fs::remove_file(unfinished(path));
     }
-    let usable = report.phases.iter().any(|phase| phase.usable);
-    if usable || report.phases.is_empty() { Ended::Done } else { Ended::TooNoisy }
+    let short = short_of_rounds(&report.phases);
+    if short.is_empty() { Ended::Done } else { Ended::TooFewRounds(short) }
+}
+
+/// Returns each phase and engine with fewer usable rounds than a verdict needs, or than were asked for.
+fn short_of_rounds(phases: &[PhaseReport]) -> Vec<String> {
+    let asked = phases.iter().map(|phase| phase.round).max().unwrap_or(0).min(LEAST_ROUNDS as u64);
+    let mut usable: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
+    for phase in phases {
+        let rounds = usable.entry((&phase.name, &phase.engine)).or_default();
+        if phase.usable {
+            rounds.insert(phase.round);
+        }
+    }
+    let short = usable.iter().filter(|(_, rounds)| (rounds.len() as u64) < asked);
+    short.map(|((name, engine), rounds)| format!("{name} of {engine}: {}", rounds.len())).collect()
 }
 
 fn calibrate_now(common: &Common) -> Ended {
@@ -373,4 +390,30 @@ fn show_reports(args: &ReportArgs, common: &Common) -> Ended {
         print(&table::aligned(&table::result_cells(&read_report(path)?), 2))
     });
     or_failed(shown.and(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::made_up;
+
+    /// A phase of one engine that lost a round to noise has no verdict, though others have their rounds.
+    #[test]
+    fn a_run_with_too_few_usable_rounds_of_a_phase_fails() {
+        let phase = |engine: &str, round: u64, usable: bool| PhaseReport {
+            name: "fill".to_owned(),
+            engine: engine.to_owned(),
+            round,
+            usable,
+            ..made_up().phases[0].clone()
+        };
+        let mut phases: Vec<PhaseReport> =
+            (1..=3).flat_map(|round| [phase("a", round, true), phase("b", round, round != 2)]).collect();
+        assert_eq!(short_of_rounds(&phases), ["fill of b: 2"]);
+        phases.push(phase("b", 2, true));
+        assert!(short_of_rounds(&phases).is_empty(), "the repetition counts");
+        assert!(short_of_rounds(&phases[..2]).is_empty(), "one round was asked for");
+        let noisy = phases[..2].iter().map(|phase| PhaseReport { usable: false, ..phase.clone() });
+        assert_eq!(short_of_rounds(&noisy.collect::<Vec<_>>()).len(), 2);
+    }
 }

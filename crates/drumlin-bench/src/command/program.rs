@@ -10,4 +10,6 @@ pub struct Program {
     pub prefix: &'static [&'static str],
     /// Name of the memory allocator.
     pub allocator: &'static str,
+    /// Text of the `Cargo.toml` with the build profiles.
+    pub profiles: &'static str,
 }

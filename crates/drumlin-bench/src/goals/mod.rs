@@ -53,7 +53,7 @@ pub fn run(args: &GoalsArgs, common: &Common, program: &Program) -> Ended {
         let mut common = common.clone();
         if source == AT_RATE {
             if !slowest.is_finite() {
-                return Ended::TooNoisy;
+                return Ended::TooFewRounds(vec![FILL.to_owned()]);
             }
             common.rate = Some(RATE_SHARE * slowest);
         }

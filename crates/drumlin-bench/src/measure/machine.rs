@@ -1,6 +1,7 @@
 //! Description of the machine and the build, for the head of a report.
 
 mod device;
+mod tools;
 
 use super::process;
 use crate::report::model::{Build, Machine};
@@ -74,7 +75,7 @@ const SOURCES: [&str; 4] = [":/crates", ":/compare", ":/Cargo.toml", ":/Cargo.lo
 
 /// Describes the build. Facts that the build did not record are read from the source repository, if that is still
 /// there.
-pub fn build(features: Vec<String>, allocator: &str) -> Build {
+pub fn build(features: Vec<String>, allocator: &str, profiles: &str) -> Build {
     let run = |program: &str, arguments: &[&str]| {
         let output = std::process::Command::new(program).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -93,7 +94,8 @@ pub fn build(features: Vec<String>, allocator: &str) -> Build {
         rustc: run("rustc", &["--version"]),
         target_cpu: Some(best.to_owned()),
         profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
-        lto: None,
+        lto: tools::lto(profiles).filter(|_| !cfg!(debug_assertions)),
+        tools: tools::of_this_program(),
         allocator: allocator.to_owned(),
         features,
     }

@@ -235,14 +235,15 @@ impl Run<'_> {
         let clients = self.threads(phase, session.base, &context, &watched)?;
         let settle_from = process::wall();
         let peak_before = watched.space_amp();
-        match phase.after {
-            After::Nothing => {}
-            After::Wait => engine.wait_idle()?,
-            After::Idle => engine.flush().and_then(|()| engine.wait_idle())?,
+        let (ended, peak_settling) = watched.during(|| match phase.after {
+            After::Nothing => Ok(()),
+            After::Wait => engine.wait_idle(),
+            After::Idle => engine.flush().and_then(|()| engine.wait_idle()),
             After::Compact => {
-                engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())?
+                engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())
             }
-        }
+        });
+        ended?;
         let mut settled = (process::wall() - settle_from) as f64 / 1e9;
         if phase.after != After::Nothing {
             settled = (settled - engine.wait_without_work().as_secs_f64()).max(0.0);
@@ -259,7 +260,7 @@ impl Run<'_> {
         report.settle_seconds = settled;
         report.space_amp.r#final = watched.space_amp();
         report.space_amp.live_bytes_final = session.oracle.live_bytes();
-        report.space_amp.peak = [report.space_amp.peak, peak_before, report.space_amp.r#final]
+        report.space_amp.peak = [report.space_amp.peak, peak_before, peak_settling, report.space_amp.r#final]
             .into_iter()
             .flatten()
             .reduce(f64::max);

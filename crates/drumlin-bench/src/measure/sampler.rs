@@ -1,4 +1,5 @@
-//! Sampling during a phase: disk space and runs every 100 ms, all values once a second.
+//! Sampling during a phase: disk space and runs every 100 ms, all values once a second. While the store settles after
+//! the phase, only disk space.
 //!
 //! A separate thread takes the samples, so a write stall appears as a flat line and not as a gap. Long phases keep
 //! only every second, fourth, .. sample, so that no timeline has more than `SAMPLES_MOST`.
@@ -10,6 +11,7 @@ use crate::report::model::Sample;
 use crate::report::progress::Progress;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// Interval between two samples of disk space and runs.
@@ -75,6 +77,33 @@ impl Watched<'_> {
         (live > 0).then(|| self.disk_bytes(now) as f64 / live as f64)
     }
 
+    /// Calls `work` and returns its result with the maximum ratio of disk space to live bytes meanwhile. That is `None`
+    /// if `work` took less than a sampling interval.
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let look = || {
+                let mut peak: Option<f64> = None;
+                loop {
+                    std::thread::park_timeout(DISK_INTERVAL);
+                    if has_ended.load(Relaxed) {
+                        return peak;
+                    }
+                    peak = [peak, self.space_amp()].into_iter().flatten().reduce(f64::max);
+                }
+            };
+            // Without a thread for it, the maximum is unknown.
+            let looking = std::thread::Builder::new().spawn_scoped(scope, look).ok();
+            let end = Ending {
+                has_ended: &has_ended,
+                looking: looking.as_ref().map(|looking| looking.thread().clone()),
+            };
+            let result = work();
+            drop(end);
+            (result, looking.and_then(|looking| looking.join().ok().flatten()))
+        })
+    }
+
     /// Takes samples until the phase has ended.
     pub fn sample(&self) -> Samples {
         let started = process::wall();
@@ -133,6 +162,21 @@ impl Watched<'_> {
             stall_ms: stalled(&now).zip(stalled(before)).map(|(now, before)| (now - before) * 1e3),
             rss_bytes: process::rss_bytes(),
             runs: now.runs_per_level,
+        }
+    }
+}
+
+/// Ends a sampling thread when dropped, also in a panic: the thread's scope would wait for it.
+struct Ending<'a> {
+    has_ended: &'a AtomicBool,
+    looking: Option<Thread>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Relaxed);
+        if let Some(looking) = &self.looking {
+            looking.unpark();
         }
     }
 }

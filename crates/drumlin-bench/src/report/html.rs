@@ -164,6 +164,8 @@ fn circumstances(report: &Report, out: &mut String) {
             format!("{} {}, {}", report.build.version, report.build.profile, text(&report.build.commit)),
         ),
         ("compiler", text(&report.build.rustc)),
+        ("compilers and linkers", report.build.tools.join("; ")),
+        ("link-time optimization", text(&report.build.lto)),
         ("allocator", report.build.allocator.clone()),
         ("command", report.command.join(" ")),
     ];

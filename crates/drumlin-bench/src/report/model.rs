@@ -31,6 +31,8 @@ pub const SCHEMA: &str = "drumlin-bench/1";
 /// - A ratio used only Drumlin's first run, without its control.
 /// - The number of timed calls depended on the engine's speed.
 /// - `rocksdb-deferred` did not defer compactions.
+///
+/// The peak of disk space counts the settling only in reports that list `build.tools`.
 pub const METHOD: u64 = 2;
 
 /// Options that were in effect in some phases of an engine.
@@ -136,10 +138,13 @@ pub struct Build {
     pub target_cpu: Option<String>,
     /// Build profile: `release` or `debug`.
     pub profile: String,
-    /// Link-time optimization.
+    /// Link-time optimization of Rust code, as the release profile has it.
     pub lto: Option<String>,
     /// Name of the memory allocator.
     pub allocator: String,
+    /// Compilers and linkers, as they signed the program. Empty in older reports, and if the program is no ELF file.
+    #[serde(default)]
+    pub tools: Vec<String>,
     /// Engines that are compiled in.
     pub features: Vec<String>,
 }
@@ -371,7 +376,7 @@ pub struct PhaseReport {
     pub threads: u64,
     /// True if the results are computed, not measured.
     pub simulated: bool,
-    /// False if the machine was too noisy.
+    /// False if the machine was too noisy, or if the figures do not count for another reason that a warning tells.
     pub usable: bool,
     /// Number of operations.
     pub ops: u64,
