@@ -50,11 +50,11 @@
 //!   [read-only](Builder::read_only).
 //! - **Memory.** The option `memory_budget`, 512 MiB by default, bounds memtables, the block cache, and the buffers of
 //!   flushes and compactions. [`Options::memory_budget`] says what it does not include.
-//! - **Disk.** A store takes its tables, a log, and a few MiB besides. The log consists of preallocated segments of 16
-//!   MiB, or 3/256 of `memory_budget` if that is more, but at most a sixteenth of `disk_budget`. An empty store has
-//!   one segment. The log usually stays below three
-//!   quarters of `memory_budget`, or four segments if that is more. A compaction needs space for its output before its
-//!   input is removed. The option `disk_budget` bounds tables, value files and log together.
+//! - **Disk.** A store takes its tables, value files, a log, and a few MiB besides. The log consists of preallocated
+//!   segments (RocksDB: WAL files) of max(16 MiB, 3/256 of `memory_budget`), at most a sixteenth of `disk_budget`. An
+//!   empty store has one segment. The log usually stays below max(3/4 of `memory_budget`, 4 segments). A compaction
+//!   needs space for its output before its input is removed. The option `disk_budget` bounds tables, value files and
+//!   log together.
 //! - **Files.** A store keeps at most 4096 tables open, and at most half of the files that the process may have open
 //!   (`ulimit -n`). It keeps at most 256 value files open, and at most an eighth of that limit.
 //! - **Full disk.** Writes fail with [`ErrorKind::NoSpace`], and nothing of them is written. Reads work, and writes
@@ -66,8 +66,10 @@
 //!   fail with [`ErrorKind::Poisoned`] until the store is reopened. Reads work.
 //! - **Backup.** [`Db::checkpoint`] makes a consistent copy of an open store, which shares tables with it: copy it to
 //!   another disk. [`Db::verify`] checks a store.
-//! - **Not supported:** transactions with conflict detection, other key orders than bytewise, compaction filters, and
-//!   reads by one process while another one writes.
+//! - **Not supported:** transactions with conflict detection, other key orders than bytewise, compaction filters, reads
+//!   by one process while another one writes, prefix filters, options of a single read (such as `fill_cache`), tailing
+//!   of the log, replication, several disks for one store, a cache or memory budget that several stores share, user
+//!   timestamps, encryption, and a C interface.
 //!
 //! # Coming from RocksDB
 //!
@@ -81,7 +83,8 @@
 //! | `write_buffer_size`, block cache | options `memtable_bytes` and `memory_budget`, which covers both |
 //! | `max_background_jobs`, `max_subcompactions` | option `compaction_slots`, a limit on running subcompactions |
 //! | compaction style | option `compaction`: `arce`, `1-leveling` (level), `universal` and others |
-//! | `level0_slowdown_writes_trigger`, `level0_stop_writes_trigger` | option `max_runs`: at most 3/4 of it; it plus 8 |
+//! | `level0_slowdown_writes_trigger` | 3/4 of the option `max_runs`, or fewer (policy `arce`) |
+//! | `level0_stop_writes_trigger` | option `max_runs` + 8 (policy `arce`) |
 //! | `use_direct_reads` | option `table_reads` |
 //! | `CompactRange`, `Checkpoint`, `RepairDB` | [`Keyspace::compact`], [`Db::checkpoint`], [`repair`] |
 //! | `DBWithTTL` | option `ttl_seconds`, [`Keyspace::put_with_ttl`] |
@@ -97,12 +100,15 @@
 //! | option `compaction` | shape of the tree |
 //! |---|---|
 //! | `arce` | none; the default |
-//! | `1-leveling` | RocksDB's leveled compaction; `1-leveling:dynamic` is `level_compaction_dynamic_level_bytes` |
+//! | `1-leveling:dynamic` | RocksDB's leveled compaction, with `level_compaction_dynamic_level_bytes` |
+//! | `1-leveling` | the same without that option: level 1 holds 256 MiB; with `:static`, ten flushes |
 //! | `universal` | RocksDB's universal compaction |
-//! | `leveling:T`, `tiering:T` | one run in each level, T times larger than the one above; up to T runs in each level |
+//! | `leveling:T` | one run in each level; a level is T times larger than the one above |
+//! | `tiering:T` | up to T runs in each level; a level is T times larger than the one above |
 //! | `lazy-leveling:T` | up to T runs in each level, one run in the last |
 //! | `fluid:r/K` | size ratio r and at most K runs for each level (Moose) |
-//! | `ucs:w`, `adaptive-ucs` | Cassandra's unified compaction: leveled for w below 0, tiered otherwise; w by the load |
+//! | `ucs:w` | Cassandra's unified compaction: leveled for w < 0, tiered for w > 0; 0 is the default |
+//! | `adaptive-ucs` | the same, and the load chooses w |
 //! | `vertiorizon`, `horizontal-..` | growth by schedules (Vertiorizon) |
 //!
 //! # Features

@@ -26,7 +26,8 @@ const fn figure(
     Figure { report, phase, argument, what }
 }
 
-pub(super) const FIGURES: [Figure; 14] = [
+pub(super) const FIGURES: [Figure; 15] = [
+    figure("load", "micro fillrandom", "10000000", "10 million puts of random keys into an empty store"),
     figure("overwrite", "micro fillrandom", "4000000", "4 million puts of random keys into an empty store"),
     figure("overwrite", "micro overwrite", "4000000", "8 million puts of random keys after them"),
     figure("large", "micro readrandom", "10000000", "lookups after 10 million puts of random keys"),
@@ -95,13 +96,13 @@ pub fn figures(reports: &[(String, Report)]) -> Result<String, String> {
     let list = |rows: Vec<String>| if rows.is_empty() { "none".to_owned() } else { rows.join(", ") };
     let _ = writeln!(
         out,
-        "- rows (phase, report, median) in which RocksDB is faster in every round and by more than the noise: {}",
+        "- RocksDB is faster, in every round and by more than the noise, in these rows (phase, report, median): {}",
         list(behind)
     );
     let _ = writeln!(
         out,
-        "- rows in which RocksDB's median is at least 5 % ahead, but the rounds disagree, the difference is within the \
-         noise, or there are fewer than three usable rounds: {}",
+        "- RocksDB's median is at least 5 % ahead, but not conclusively, in these rows (the rounds disagree, the lead \
+         is within the noise, or fewer than three rounds are usable): {}",
         list(unsure)
     );
     let _ = writeln!(

@@ -195,7 +195,7 @@ impl Batch {
         self.operations.merge(&keyspace.bounds(), &keyspace.state, key, operand, ttl.into().into());
     }
 
-    /// Adds a deletion of every key in `range`. An empty range adds nothing.
+    /// Adds a deletion of every key in `range`. A range that is empty, or whose start is after its end, adds nothing.
     ///
     /// It is one operation, whatever the number of keys. It also deletes keys that the same batch has written earlier,
     /// but not those that it writes later. So a batch can replace a range.

@@ -85,7 +85,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Sets the store option `name`. If it is set twice, the last value holds.
+    /// Sets the store option `name`. If it is set twice, the last value holds. Sizes take a unit: `64MiB`, `64M` and
+    /// `67108864` are the same, and `64MB` is 64 million bytes.
     ///
     /// [`Options`] lists names, defaults and bounds. The store keeps its options, so the next open uses them too.
     /// Options of keyspaces are set with [`Db::keyspace_with`].
@@ -110,7 +111,8 @@ impl Builder {
     }
 
     /// Sets every option of `options` that differs from its default. Other options keep the value that the store has
-    /// stored; [`set`](Builder::set) resets one.
+    /// stored; [`set`](Builder::set) resets one. (A [`KeyspaceOptions`](crate::KeyspaceOptions) for
+    /// [`Db::keyspace_with`] sets every option of the keyspace, those with default values too.)
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -132,7 +134,8 @@ impl Builder {
     }
 
     /// Sets `memory_budget` in bytes: the memory of memtables, of the block cache (with filters and indexes), and of
-    /// the buffers of flushes and compactions. The default is 512 MiB, the least is 8 MiB.
+    /// the buffers of flushes and compactions. The default is 512 MiB, the bounds are 8 MiB and 1024 TiB.
+    /// [`Options::memory_budget`] lists what it does not include.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -170,8 +173,8 @@ impl Builder {
     ///
     /// Several read-only opens can share a directory. While one exists, an open for writing fails with `Locked`, and
     /// the other way round. So no process can read a store while another one writes it: read a
-    /// [checkpoint](Db::checkpoint) instead. A copy of a store without its lock file is read without a lock: do not
-    /// change it meanwhile.
+    /// [checkpoint](Db::checkpoint) instead. In a directory without a `LOCK` file, a read-only open takes no lock: do
+    /// not change such a copy while it is open.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -234,9 +237,9 @@ impl Builder {
 
     /// Sets the listener that receives the store's [events](crate::Event). By default there is none.
     ///
-    /// It is called on the thread where the event occurs, also on background threads. It should return soon. It must
-    /// not call the store, or wait for a thread that does: the store may hold its locks. See [`EventListener`] for an
-    /// example.
+    /// It is called on the thread where the event occurs, also on background threads, and the store may hold its locks.
+    /// So as long as the call takes, writes, flushes and compactions may wait for it. It must not call the store, or
+    /// wait for a thread that does. See [`EventListener`] for an example, and for what a panic does.
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Builder {
         self.components.listener = Some(listener);
         self
@@ -332,9 +335,9 @@ impl Db {
 
     /// Returns a handle of the keyspace called `name`. Creates the keyspace with default options if it does not exist.
     ///
-    /// A name has 1 to 255 bytes. Creating a keyspace costs one fsync of the manifest, and is durable when the call
-    /// returns. Returning an existing one does no I/O. Each keyspace has a memtable and a tree of its own. All
-    /// keyspaces share one log and the memory budget.
+    /// A name has 1 to 255 bytes of UTF-8, with any characters. Creating a keyspace costs one fsync of the manifest,
+    /// and is durable when the call returns. Returning an existing one does no I/O. Each keyspace has a memtable and a
+    /// tree of its own. All keyspaces share one log and the memory budget.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -738,11 +741,11 @@ impl Db {
         Ok(())
     }
 
-    /// Waits until no sealed memtable waits for its flush, no compaction is due, and every obsolete file that no reader
-    /// holds is removed, or its removal has failed (`unlinks_failed` in [`Metrics`]).
+    /// Waits for pending flushes and compactions, and for the removal of obsolete files that no reader holds, which is
+    /// tried once for each file (`unlinks_failed` in [`Metrics`] counts failures).
     ///
-    /// It does not flush the active memtables. Under constant writes it may never return. A read-only store is always
-    /// idle.
+    /// It does not flush the active memtables. Under constant writes it may never return, and nothing but a close ends
+    /// it early. A read-only store is always idle.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -801,7 +804,8 @@ impl Db {
     }
 
     /// Reads the whole store and checks it: all checksums, the order and counts of entries, the references of the
-    /// manifest, and the order of versions between levels. The order is not checked in a keyspace with other findings.
+    /// manifest, and the order of versions between levels. In a keyspace with other findings, the order of versions is
+    /// not checked and its value files are not read.
     ///
     /// It reads every table three times, the manifest, and the log records that recovery would read. Reads and writes
     /// go on meanwhile; flushes and compactions are not installed while the manifest is read. The log keeps its
@@ -992,9 +996,9 @@ impl Db {
     ///
     /// # Errors
     /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
-    /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. No acknowledged
-    ///   write is lost, but the next open treats the store as one that was not closed. It does so too, without an error
-    ///   here, if only the record of the close found no disk space.
+    /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. The store is closed
+    ///   and no acknowledged write is lost. The next open recovers it as after a crash. If only the record of the close
+    ///   found no disk space, close returns `Ok`, and the next open recovers too.
     /// - `Busy`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
     ///   are dropped.
     pub fn close(self) -> Result<()> {

@@ -378,8 +378,9 @@ impl Keyspace {
     /// It sees every write that has returned, on any thread. It does not wait for writes, flushes or compactions.
     ///
     /// A lookup searches the memtables and then at most one table of each run, newest level first. Filters skip most
-    /// tables that lack the key, so a lookup usually reads one block, from the block cache or from the file. The value
-    /// keeps that block in memory as long as it is alive: copy the bytes to keep them for long.
+    /// tables that lack the key, so a lookup usually reads one block, from the block cache or from the file. A value in
+    /// a value file takes one more read. The value keeps its block in memory as long as it is alive: copy the bytes to
+    /// keep them for long.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -392,7 +393,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// - `Corruption`: a table is damaged.
+    /// - `Corruption`: a table or a value file is damaged.
     /// - `MergeOperatorMissing`: the key has operands, but the store was opened without the merge operator.
     /// - `MergeFailed`: the merge operator refused the operands of the key, or panicked.
     /// - `KeyspaceDropped`. `Closed`: the store was closed.
@@ -433,7 +434,8 @@ impl Keyspace {
     /// Returns the values under `keys`, in the order of `keys`, all of the same state of the store.
     ///
     /// It is usually faster than one [`Keyspace::get`] for each key. Blocks that are not in memory are read in
-    /// parallel, level by level, and keys that are close to each other share blocks. The keys need no order.
+    /// parallel, level by level, and keys that are close to each other share blocks. The keys need no order and may
+    /// repeat. All values of the result are in memory at the same time.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -480,7 +482,8 @@ impl Keyspace {
         self.store.iter(&self.state, key_range(range), None)
     }
 
-    /// Returns an iterator over the entries whose keys start with `prefix`. Otherwise like [`Keyspace::range`].
+    /// Returns an iterator over the entries whose keys start with `prefix`. Otherwise like [`Keyspace::range`]. Filters
+    /// hold whole keys, so they do not help here: there is no prefix extractor.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -492,6 +495,9 @@ impl Keyspace {
     /// assert_eq!(users.prefix("ad").count(), 2);
     /// # Ok::<(), drumlin::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As with [`Keyspace::range`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.store.iter(&self.state, KeyRange::prefix(prefix.as_ref()), None)
     }
@@ -509,6 +515,9 @@ impl Keyspace {
     /// }
     /// # Ok::<(), drumlin::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As with [`Keyspace::range`].
     pub fn iter(&self) -> Iter {
         self.store.iter(&self.state, KeyRange::all(), None)
     }
@@ -589,10 +598,10 @@ impl Keyspace {
         self.iter().keys_only().try_fold(0, |count, entry| entry.map(|_| count + 1))
     }
 
-    /// Estimates the number of keys from the counts of tables and memtables, without reading any key. Overwritten keys
-    /// count until they are compacted, and so do deletions in memtables; merge operands in memtables count one by one.
-    /// Range deletions and expired values are not subtracted until they are compacted. Each tombstone in a table
-    /// subtracts the key that it probably hides, so the estimate may also be too small. [`Keyspace::len`] is exact.
+    /// Estimates the number of keys, without reading any: the keys of all tables, less two for each tombstone in a
+    /// table (itself, and the key that it probably hides), plus the entries of memtables. The estimate is too large
+    /// after overwrites, range deletions, expiry, deletions that are still in memtables, and merges, and may be too
+    /// small after deletions of keys that did not exist. [`Keyspace::len`] is exact.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -759,15 +768,17 @@ impl Keyspace {
         self.store.flush(Some(&self.state))
     }
 
-    /// Flushes the keyspace, compacts all tables that overlap `range` into one run of the deepest level in use, and
-    /// waits for it.
+    /// Flushes the keyspace, compacts all tables that overlap `range` into one run of the bottommost non-empty level,
+    /// and waits for it.
     ///
-    /// That removes deleted and overwritten entries that no snapshot needs, and expired ones. Programs seldom need it:
-    /// the compaction policy works in the background. The call rewrites the tables, and needs disk space for the new
-    /// ones before the old ones are removed. A table above that level that overlaps no other table and holds no
-    /// tombstones is only moved: it keeps its compression and its expired entries. Reads and writes go on meanwhile.
-    /// The call waits for running compactions of the keyspace. No other compaction of the keyspace starts until this
-    /// one has started.
+    /// Programs seldom need it: the compaction policy works in the background. The compaction removes deleted and
+    /// overwritten entries that no snapshot needs, and expired ones. It needs disk space for the new tables before the
+    /// old ones are removed, about as much as the tables in `range` take. A table above that level that overlaps no
+    /// other table and holds no tombstones is not rewritten but moved (RocksDB: trivial move), so it keeps its
+    /// compression and its expired entries. The compaction runs as subcompactions on at most `compaction_slots`
+    /// threads. Reads and writes go on meanwhile. The call waits for running compactions of the keyspace. While it
+    /// waits, no automatic compaction of the keyspace starts. Nothing cancels the call, and `write_timeout_ms` does not
+    /// apply to it.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -42,8 +42,9 @@ pub enum ErrorKind {
     /// The disk or the option `disk_budget` is full. Writes can be repeated once there is free space; the store need
     /// not be reopened. Reads still work.
     NoSpace,
-    /// The process or the system has reached its limit of open files. Nothing was done. Calls can be repeated once
-    /// other files are closed or the limit (`ulimit -n`) is raised.
+    /// The process or the system has reached its limit of open files. A write changed nothing. A longer call, such as a
+    /// scan or a compaction, stopped on its way. Calls can be repeated once other files are closed or the limit
+    /// (`ulimit -n`) is raised; a close that returns it has closed the store.
     TooManyFiles,
     /// A write with `Durability::Sync` is done and visible, but not durable yet: no file descriptor was left for the
     /// sync. Call [`Db::sync`](crate::Db::sync), and do not repeat the write.

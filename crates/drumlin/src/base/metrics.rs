@@ -208,7 +208,7 @@ metrics! {
     /// Blocks that the block cache evicted to make room.
     cache_evictions,
     /// Blocks that compactions inserted into the block cache as they wrote them, in place of input blocks that readers
-    /// use. RocksDB's counterpart is `prepopulate_block_cache`, which inserts the blocks of flushes.
+    /// use. RocksDB's `prepopulate_block_cache` inserts all blocks of flushes, or of flushes and compactions.
     cache_carried,
     /// Lookups of values in value files that found them in the block cache. Scans and compactions do not count.
     value_cache_hits,

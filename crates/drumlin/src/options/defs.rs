@@ -49,7 +49,7 @@ settings! {
     disk_budget: u64 = 0 => bytes(MIB, 1024 * TIB).zero("no limit").live().alters_answers();
 
     /// Upper bound on the bytes that compactions write per second. Flushes count towards it but never wait for it.
-    /// When writers are slowed, their rate is computed as if compactions ran at no more than this speed.
+    /// When runs pile up, write throttling assumes that compactions reach no more than this rate.
     background_rate: u64 = 0 => bytes(MIB, TIB).zero("no limit").unit("bytes/s").live();
 
     /// Default durability of writes that name none. With `none` no log is written, only flushed data survives a close
@@ -103,25 +103,27 @@ settings! {
     /// replaces the policy at once. No policy changes the results of reads. `leveling`, `tiering` and `lazy-leveling`
     /// take a size ratio T of 2 to 100 (default 10), `1-leveling` takes `static`, `dynamic` or T, `ucs` takes w
     /// (default 0), `fluid` takes r/K, and `arce` takes fixed parameters M/c/q/rho. All of these but `arce` also take a
-    /// last argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. `vertiorizon:S/w`,
-    /// `horizontal-leveling:l/S`, `horizontal-tiering:l/S` and `horizontal-lazy:T/L` plan the compactions of many
-    /// flushes, a cycle, ahead. S is a target for space amplification (1.05 to 2, default 1.15), and w a fixed weight
-    /// of reads (default: measured). With `horizontal-leveling` a cycle has at most l runs (1 to 5, default 2); with
+    /// last argument `hard-stop`: writes stop at the limit of runs instead of 8 runs above it. With `1-leveling`, level
+    /// 1 holds 256 MiB; with `static`, ten flushes; with `dynamic`, sizes follow the last level, as with RocksDB's
+    /// `level_compaction_dynamic_level_bytes`. `vertiorizon:S/w`, `horizontal-leveling:l/S`, `horizontal-tiering:l/S`
+    /// and `horizontal-lazy:T/L` schedule the compactions of many flushes (a cycle) in advance. S is a target for space
+    /// amplification (1.05 to 2, default 1.15), and w a fixed weight of reads (default: measured). With
+    /// `horizontal-leveling` a cycle has at most l runs (1 to 5, default 2); with
     /// `horizontal-tiering` a cycle writes each flushed byte at most l times (2 to 5, default 2). T is the size ratio
     /// (2 to 32, default 6) and L the number of levels (2 to 6, default 3). `vertiorizon:paper` is the published
     /// scheme, for comparison.
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
-    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. The
-    /// price of filter bits stays as it is, too, and no more filters are skipped.
-    /// While any keyspace is frozen, the number of compaction slots of the store stays fixed too.
+    /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. It
+    /// also stops adapting how filter bits are divided, and which filters lookups bypass. While any keyspace is frozen,
+    /// the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 
-    /// Rate of the rewrite budget, which pays for the elective compactions of the policy `arce`: those that only make
-    /// reads cheaper. The budget grows by this many bytes for each flushed byte, by the size of the tree per day, and
+    /// Rate of the rewrite budget of the policy `arce`. `arce` runs two kinds of compactions: required ones, which
+    /// limit the sorted runs, and optional ones, which only make reads cheaper. The budget limits the bytes that
+    /// optional ones rewrite. It grows by this many bytes for each flushed byte, by the size of the tree per day, and
     /// by a quarter byte for each byte that reads fetch from the device. It holds at most twice the size of the tree.
-    /// It is not a limit on the total write amplification: compactions that keep the number of runs low ignore it.
-    /// Other policies ignore it too.
+    /// It is not a limit on the total write amplification: required compactions ignore it, and so do other policies.
     max_write_amp: f64 = 20.0 => ratio(3.0, 1000.0).live();
 
     /// Time to live of values and merge operands. Each value expires at this age, and each operand at this age or up to
@@ -145,20 +147,20 @@ settings! {
     filter_bits: Option<f64> = None => ratio(0.0, 16.0).absent("auto").unit("bits/key").live().expert();
 
     /// How the filter bits are divided over tables. `uniform` gives each table the average. `mnemosyne+` gives more to
-    /// tables that many lookups search in vain, and to small ones, and builds Ribbon filters where lookups repay them.
-    /// `mnemosyne` goes by sizes alone, `monkey` by the sizes that the compaction policy designs; `monkey-dynamic` is
-    /// `mnemosyne` for now. A new table may raise the average of all tables to at most `filter_bits` + 1 (if `auto`
-    /// chose fewer than 5 bits, to 1.2 times its choice); small filters are rounded up to 64 bytes. Applies to files
-    /// that are written after the change.
+    /// tables that many lookups probe without finding their key, and to small ones, and builds Ribbon filters where
+    /// lookups repay them. `mnemosyne` goes by the actual sizes of tables, `monkey` by the target sizes of the policy's
+    /// levels; `monkey-dynamic` is an alias of `mnemosyne` for now. A new table may raise the average of all tables to
+    /// at most `filter_bits` + 1 (if `auto` chose fewer than 5 bits, to 1.2 times its choice); small filters are
+    /// rounded up to 64 bytes. Applies to files that are written after the change.
     filter_mode: FilterMode = FilterMode::MnemosynePlus => names(FilterMode::NAMES).live().expert();
 
-    /// Size at which a memtable is sealed and flushed. At most three sixteenths of `memory_budget`; a larger value has
-    /// the effect of that.
+    /// Size at which a memtable becomes immutable and is flushed. At most three sixteenths of `memory_budget`; a larger
+    /// value has the effect of that.
     memtable_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
-    /// Upper bound on the total size of sealed memtables that one flush writes as one run. A larger memtable is flushed
-    /// alone. Set this to `memtable_bytes` to flush each memtable as its own run.
+    /// Upper bound on the total size of immutable memtables that one flush writes as one run. A larger memtable is
+    /// flushed alone. Set this to `memtable_bytes` to flush each memtable as its own run.
     flush_bytes: u64 = 0
         => bytes(4 * KIB, 4 * GIB).zero("an eighth of memory_budget, at most 64MiB").live().expert();
 
@@ -166,10 +168,10 @@ settings! {
     /// `disk_budget`, files are smaller.
     file_bytes: u64 = 64 * MIB => bytes(4 * KIB, 4 * GIB).live().expert();
 
-    /// Limit on the runs over a key under the policy `arce`. The policy may slow writes at fewer runs: from the number
-    /// c, which it chooses. From three quarters of the limit on, writes are also slowed to the rate at which
-    /// compactions reduce the runs. At the limit plus 8 they wait. Other policies have limits of their own. This
-    /// applies to the whole store: one keyspace near its limit slows writes to all.
+    /// Maximum number of sorted runs that overlap one key (read amplification) under the policy `arce`. The policy may
+    /// slow writes earlier, from a number of runs that it tunes. From three quarters of this limit on, writes are
+    /// slowed to the rate at which compactions reduce the runs. At the limit plus 8 they stop. Other policies have
+    /// limits of their own. This applies to the whole store: one keyspace near its limit slows writes to all.
     max_runs: u64 = 64 => count(8, 512).unit("runs").live().expert();
 
     /// Fixed parameters M/c/q/rho for the policy `arce`, in place of the values that it tunes. For experiments.
@@ -187,10 +189,11 @@ settings! {
     /// Target for the space factor of the keyspace's value files: stored bytes of their values for each such byte that
     /// tables point to. If values take more, compactions start: one merges all tables of the keyspace to find
     /// overwritten values, one rewrites the tables that point to files with much garbage and copies their values to new
-    /// files. Each needs enough bytes above the target: 1/64 of all value bytes, and between a quarter and all of the
-    /// table bytes that it rewrites. All copies take at most 1/(target - 1) times the bytes that flushes write to value
-    /// files, besides those of failed compactions. Values take more than the target while a compaction runs, while a
-    /// snapshot sees old versions, without free disk space, and in files with damaged values.
+    /// files. Each starts only if the bytes above the target are at least 1/64 of all value bytes, and at least a
+    /// quarter of the table bytes that it rewrites (for overwrites that are only suspected, all of them). At most
+    /// 1/(target - 1) bytes are copied for each byte that flushes write to value files: 2 at the default. Failed
+    /// compactions are not counted. Values take more than the target while a compaction runs, while a snapshot sees old
+    /// versions, without free disk space, and in files with damaged values.
     value_space_target: f64 = 1.5 => ratio(1.05, 10.0).live().expert();
 
     /// How values are grouped into value files, and which value files are collected first. `lifetimes` predicts when

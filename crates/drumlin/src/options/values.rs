@@ -46,8 +46,9 @@ named! {
         /// Reads go through the page cache of the operating system.
         #[default]
         Buffered = "buffered",
-        /// All table reads bypass the page cache, those of compactions included, so that `memory_budget` bounds the
-        /// memory used for tables. Writes still go through the page cache.
+        /// All table reads bypass the page cache where the file system allows it, those of compactions included, so
+        /// that `memory_budget` bounds the memory used for tables. Reads of value files and all writes still go through
+        /// the page cache.
         Direct = "direct",
     }
 }

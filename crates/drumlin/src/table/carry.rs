@@ -3,7 +3,7 @@
 //! When a compaction ends, its inputs leave the cache with their tables. Readers would then fetch again what they had
 //! cached. So while the compaction writes, it inserts output blocks whose entries come from *warm* input blocks: those
 //! that readers have asked for more than once while the cache remembered them. (RocksDB's `prepopulate_block_cache`
-//! inserts all blocks of flushes, and none of compactions.)
+//! inserts all blocks of flushes, or of flushes and compactions.)
 //!
 //! The entries of a warm block may be spread over several output blocks, between entries of cold ones. Each warm entry
 //! adds its bytes to a credit, and a block is inserted if it has warm entries and the credit covers it. If one run
