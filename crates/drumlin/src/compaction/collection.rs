@@ -42,6 +42,8 @@ pub(crate) struct Collection {
     pub(super) lacks_room: bool,
     /// Monotonic time in microseconds before which none starts, and the back-off that ends then.
     pause: (u64, u64),
+    /// Whether the scheduler looks for a collection when the back-off ends.
+    resumes: bool,
 }
 
 /// A compaction for value files.
@@ -54,6 +56,8 @@ struct Started {
     referenced: Referenced,
     /// Whether it has ended without being withdrawn.
     is_done: bool,
+    /// Whether a piece of it copied nothing because disk space was short.
+    lacked_space: bool,
 }
 
 /// Inputs that decide about the next compaction for value files.
@@ -115,7 +119,7 @@ impl Collection {
     /// the largest sequence number in tables if it merges all of them.
     pub(super) fn started(&mut self, ticket: Ticket, referenced: Referenced, merges: Option<Seq>) {
         let files = Arc::new(referenced.keys().copied().collect());
-        self.started = Some(Started { ticket, files, referenced, is_done: false });
+        self.started = Some(Started { ticket, files, referenced, is_done: false, lacked_space: false });
         self.merged_at = merges.or(self.merged_at);
         (self.seen, self.is_waiting) = (None, false);
     }
@@ -125,10 +129,17 @@ impl Collection {
         let Some(started) = self.started.as_mut().filter(|started| started.ticket == ticket) else { return };
         started.is_done = is_done;
         if is_done {
-            self.pause = (0, 0);
+            (self.pause, self.resumes) = ((0, 0), false);
         } else {
             self.merged_at = None;
             self.back_off(now);
+        }
+    }
+
+    /// Records that a piece of `ticket` copies nothing because disk space is short.
+    pub(super) fn lacks_space(&mut self, ticket: Ticket) {
+        if let Some(started) = self.started.as_mut().filter(|started| started.ticket == ticket) {
+            started.lacked_space = true;
         }
     }
 
@@ -136,6 +147,19 @@ impl Collection {
     pub(super) fn back_off(&mut self, now: u64) {
         let pause = (self.pause.1 * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.pause = (now.saturating_add(pause), pause);
+        self.resumes = true;
+    }
+
+    /// Returns when the back-off ends, if a collection may start then.
+    pub(super) fn resumes_at(&self) -> Option<u64> {
+        self.resumes.then_some(self.pause.0)
+    }
+
+    /// Returns whether a back-off has ended by `now`, once for each.
+    pub(super) fn has_resumed(&mut self, now: u64) -> bool {
+        let has_resumed = self.resumes && now >= self.pause.0;
+        self.resumes &= !has_resumed;
+        has_resumed
     }
 
     /// Returns whether no compaction may start yet at `now`.
@@ -159,9 +183,10 @@ impl Collection {
     }
 
     /// Removes stuck files from `files`. `bytes` returns the referenced bytes of a file. If the last compaction has
-    /// ended without being withdrawn, it first counts as one try for each file that it collected.
+    /// ended without being withdrawn, and had the space to copy, it first counts as one try for each file that it
+    /// collected.
     pub(super) fn without_stuck<F>(&mut self, files: &mut Vec<(ValueFileId, F)>, bytes: impl Fn(&F) -> u64) {
-        let tried = self.started.take().filter(|started| started.is_done);
+        let tried = self.started.take().filter(|started| started.is_done && !started.lacked_space);
         for (id, referenced) in tried.into_iter().flat_map(|started| started.referenced) {
             let (least, tries) = self.tries.entry(id).or_insert((referenced, 0));
             (*least, *tries) = (referenced.min(*least), *tries + 1);
@@ -192,6 +217,37 @@ mod tests {
         let files = files.iter().map(|(id, bytes)| (file(*id), *bytes)).collect();
         collection.started(Ticket(1), files, None);
         collection.ended(Ticket(1), is_done, 0);
+    }
+
+    /// Nothing else may happen in the keyspace when a back-off ends.
+    #[test]
+    fn the_end_of_a_back_off_is_told_once() {
+        let mut collection = Collection::default();
+        assert_eq!((collection.resumes_at(), collection.has_resumed(0)), (None, false));
+        collection.back_off(10);
+        let end = collection.resumes_at().expect("a back-off");
+        assert!(collection.is_backing_off(end - 1) && !collection.has_resumed(end - 1));
+        assert!(!collection.is_backing_off(end) && collection.has_resumed(end));
+        assert_eq!((collection.resumes_at(), collection.has_resumed(end)), (None, false));
+        collection.back_off(end);
+        try_to_collect(&mut collection, &[(1, 50)], true);
+        assert_eq!(collection.resumes_at(), None, "a collection has ended well");
+    }
+
+    #[test]
+    fn a_collection_without_space_is_no_try() {
+        let mut collection = Collection::default();
+        for _ in 0..5 {
+            collection.started(Ticket(1), [(file(1), 50)].into(), None);
+            collection.lacks_space(Ticket(1));
+            collection.ended(Ticket(1), true, 0);
+            assert_eq!(left(&mut collection, &[(1, 50)]), [1]);
+        }
+        for tries in 1..=3 {
+            assert_eq!(left(&mut collection, &[(1, 50)]), [1], "{tries}");
+            try_to_collect(&mut collection, &[(1, 50)], true);
+        }
+        assert_eq!(left(&mut collection, &[(1, 50)]), [0; 0]);
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl Control {
             let space_left = self.space_left(index, inputs.room);
             let keyspace = &mut self.keyspaces[index];
             let rest = Some(keyspace.next_policy_call(slots)).filter(|at| keyspace.due && *at > inputs.now);
+            let rest = [rest, keyspace.collection.resumes_at()].into_iter().flatten().min();
             if keyspace.flight.tickets.is_empty() {
                 timer = [timer, rest].into_iter().flatten().min();
                 continue;
@@ -224,6 +225,7 @@ impl Control {
         let reserved = if inputs.limits.disk_budget == u64::MAX { 0 } else { self.writing() };
         let Control { keyspaces, numbers, decisions, needs_wake_up, manual_ended, .. } = self;
         let keyspace = &mut keyspaces[index];
+        keyspace.resume_collection(inputs.now);
         let admitter = &mut PlanAdmitter { numbers, decisions, inputs };
         *manual_ended |= admitter.begin_manual(keyspace);
         admitter.begin_collection(keyspace);

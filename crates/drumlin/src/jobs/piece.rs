@@ -189,6 +189,10 @@ fn merge_job(store: &Arc<Store>, start: PieceStart) -> Result<PieceJob> {
             spec.values.placement.value_bytes = all_value_bytes(&tree);
             spec.values.placement.set_classes(copied.min(most_copied), bytes);
         }
+    } else if collected.is_some()
+        && let Some(entry) = store.control.lock().keyspace(&keyspace)
+    {
+        entry.collection_lacks_space(piece.id.ticket);
     }
     spec.values.inputs = values;
     let merge = MergeJob::new(store.files.clone(), inputs, rules, spec, Some(expected))?;

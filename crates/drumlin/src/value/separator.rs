@@ -20,8 +20,8 @@ use super::reader::ValueFiles;
 use super::writer::ValueWriter;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::version::{Obsolete, ValueFileHandle, ValueFileHandles, ValueFileUse};
-use drumlin_env::Env;
 use drumlin_env::sync::Arc;
+use drumlin_env::{Env, FileKind};
 use drumlin_format::compression::Compression;
 use drumlin_format::manifest::{ValueFileRecord, ValueFileState};
 use drumlin_format::table::ValueReference;
@@ -39,6 +39,13 @@ const NUMBERS: usize = 2;
 
 /// Smallest write buffer of a value file in bytes.
 const LEAST_WRITE_BYTES: usize = 64 << 10;
+
+/// Largest and smallest number of key bytes at which a value file ends.
+const MOST_KEY_BYTES: usize = 4 << 20;
+const LEAST_KEY_BYTES: usize = 64 << 10;
+/// The keys of all open value files of a job take at most this many times the memory of the write buffers, unless that
+/// is less than `LEAST_KEY_BYTES` for each.
+const KEY_BUFFERS: usize = 2;
 
 /// Which values a job separates, and how.
 pub(crate) struct ValueSpec {
@@ -359,8 +366,10 @@ impl Separator {
         let header =
             ValueFileHeader { file, created_seq, keyspace, class: self.spec.placement.number(class) };
         let settings = ValueFileSettings { header, compression };
+        let most_key_bytes =
+            (KEY_BUFFERS * write_bytes / self.open.len()).clamp(LEAST_KEY_BYTES, MOST_KEY_BYTES);
         let write_bytes = (write_bytes / self.open.len()).max(LEAST_WRITE_BYTES).min(write_bytes);
-        ValueWriter::create(&self.env, &self.files.path(file), settings, write_bytes)
+        ValueWriter::create(&self.env, &self.files.path(file), settings, write_bytes, most_key_bytes)
     }
 
     fn end_file(&mut self, class: usize) -> Result<()> {
@@ -413,8 +422,11 @@ impl Drop for Separator {
         // The writers remove their files; copies may be in the cache.
         self.open.iter().flatten().for_each(|open| self.files.remove(open.id()));
         for file in self.done.values() {
-            // Once no tree holds the file, it is unlinked, and tried again if that fails.
-            file.retire();
+            self.files.remove(file.id());
+            // Not left to maintenance, which would take the removal for space that a compaction has freed.
+            if self.env.fs().unlink(&self.files.path(file.id()), FileKind::Value).is_err() {
+                file.retire();
+            }
         }
     }
 }

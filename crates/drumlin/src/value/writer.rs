@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 /// Size at which a value file is full.
 const VALUE_FILE_BYTES: u64 = 64 << 20;
-/// Bytes of keys from which on a value file ends: they are in memory until it does.
-const MOST_KEY_BYTES: usize = 4 << 20;
 
 /// Writer of one value file.
 pub(super) struct ValueWriter {
     fs: Fs,
     path: PathBuf,
     id: ValueFileId,
+    /// Bytes of keys from which on the file ends: they are in memory until it does.
+    most_key_bytes: usize,
     /// `None` after `seal`.
     builder: Option<ValueFileBuilder<FileSink>>,
     /// The file between `seal` and `finish`.
@@ -30,12 +30,13 @@ pub(super) struct ValueWriter {
 }
 
 impl ValueWriter {
-    /// Starts a value file at `path`.
+    /// Starts a value file at `path`, which is full with `most_key_bytes` of keys.
     pub(super) fn create(
         env: &Env,
         path: &Path,
         settings: ValueFileSettings,
         write_bytes: usize,
+        most_key_bytes: usize,
     ) -> Result<ValueWriter> {
         let file = env.fs().create(path, FileKind::Value);
         let file = file.map_err(|e| Error::io(path, "cannot create a value file", e))?;
@@ -43,6 +44,7 @@ impl ValueWriter {
             fs: env.fs().clone(),
             path: path.to_owned(),
             id: settings.header.file,
+            most_key_bytes,
             builder: None,
             sealed: None,
             finished: false,
@@ -79,7 +81,7 @@ impl ValueWriter {
     /// Returns whether the file should end.
     pub(super) fn is_full(&self) -> bool {
         let key_bytes = self.builder.as_ref().map_or(0, ValueFileBuilder::key_bytes);
-        self.size() >= VALUE_FILE_BYTES || key_bytes >= MOST_KEY_BYTES
+        self.size() >= VALUE_FILE_BYTES || key_bytes >= self.most_key_bytes
     }
 
     /// Returns the bytes written so far.

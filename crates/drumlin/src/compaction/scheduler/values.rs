@@ -7,7 +7,7 @@ use crate::version::{FileMeta, Tree};
 use drumlin_env::sync::Arc;
 use drumlin_policy::value::{CollectionStep, ValueFileSizes, ValueSpace};
 use drumlin_types::contract::{FileView, Place, Plan, Take};
-use drumlin_types::{KeyRange, Seq, TableId, ValueFileId};
+use drumlin_types::{KeyRange, Seq, TableId, Ticket, ValueFileId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Lower bound on the limit of the bytes that one compaction copies. Scarce disk space may lower the limit below it.
@@ -34,6 +34,16 @@ pub(super) struct CollectionPlan {
 }
 
 impl KeyspaceControl {
+    /// Notes that a piece of `ticket` copies no values because disk space is short.
+    pub(crate) fn collection_lacks_space(&mut self, ticket: Ticket) {
+        self.collection.lacks_space(ticket);
+    }
+
+    /// Makes a call due when a back-off of collections has ended: nothing else may happen in the keyspace.
+    pub(super) fn resume_collection(&mut self, now: u64) {
+        self.due |= self.collection.has_resumed(now);
+    }
+
     /// Returns the compaction to start for value files at `now`, and notes whether the policy must wait for it.
     pub(super) fn next_collection(&mut self, now: u64, disk: CollectionRoom) -> Option<CollectionPlan> {
         if !self.due || self.collection.is_running(&self.flight) {
