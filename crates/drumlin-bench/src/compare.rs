@@ -8,9 +8,8 @@
 //!
 //! Differences and noise are absolute logarithms of ratios, so a verdict does not depend on which engine is the base.
 
-use crate::report::model::PhaseReport;
 pub use crate::report::model::names;
-use crate::rounds::CONTROL;
+use crate::report::model::{CONTROL, PhaseReport};
 
 /// Relative difference in throughput below which engines count as equal.
 const NO_DIFFERENCE: f64 = 0.05;

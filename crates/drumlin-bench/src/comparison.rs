@@ -13,9 +13,8 @@ mod texts;
 
 use crate::compare::{self, Spread, Verdict, control_noise, names, ratios};
 use crate::goals::rows::{ROWS, Row, judge};
-use crate::report::model::{PhaseReport, Report};
+use crate::report::model::{CONTROL, PhaseReport, Report};
 use crate::report::peaks;
-use crate::rounds::CONTROL;
 pub use readme::{figures, with_figures};
 use std::fmt::Write;
 use texts::{FIRST_TABLE, GOALS, HEAD, OLD, OLDER};

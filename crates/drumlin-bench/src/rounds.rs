@@ -8,19 +8,21 @@
 //!
 //! With noise detection, the machine is calibrated several times before the first run, and once before each run. A
 //! run is repeated at most twice if the host or other programs took much CPU time, or if its calibration is far from
-//! the median of all so far. The noisy run stays in the report, marked as unusable.
+//! the median of all so far. The noisy run stays in the report, marked as unusable. If an engine then has some usable
+//! rounds, but too few for a verdict, at most two rounds of all engines follow.
 //!
 //! The parent passes a job to the child as a JSON file, and the child returns its result in another.
 
+use crate::compare::LEAST_ROUNDS;
 use crate::engine::{EngineConfig, Engines, Result, find};
 use crate::measure::calibrate::calibrate;
 use crate::measure::run::{Run, remove};
 use crate::report::merge;
-use crate::report::model::{Calibration, PhaseConfig, PhaseReport};
+use crate::report::model::{CONTROL, Calibration, PhaseConfig, PhaseReport};
 use crate::report::progress::Progress;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +37,9 @@ const CALIBRATION_MOST: f64 = 0.10;
 const FIRST_CALIBRATIONS: u32 = 4;
 /// Maximum number of repeats of a run.
 const REPEATS: u32 = 2;
+
+/// Maximum number of rounds after those that were asked for.
+const MORE_ROUNDS: u64 = 2;
 
 /// A workload with the settings for every engine.
 #[derive(Clone, Debug)]
@@ -153,10 +158,21 @@ impl Rounds {
         }
         let first = self.round(plan, task, 1, after)?;
         let rounds = plan.rounds.unwrap_or_else(|| enough_rounds(first));
-        for round in 2..=rounds {
+        for round in 2..=rounds + MORE_ROUNDS {
+            if round > rounds && !self.lacks_rounds(task, rounds) {
+                break;
+            }
             self.round(plan, task, round, after)?;
         }
         Ok(())
+    }
+
+    /// Returns whether noise has left an engine with too few usable rounds of `task`. An engine without any has another
+    /// fault, or the machine is too noisy for more rounds to help.
+    fn lacks_rounds(&self, task: &Task, asked: u64) -> bool {
+        let Workload { name, phases, .. } = &task.workload;
+        let is_of_task = |phase: &str| phases.iter().any(|of| phase == format!("{name} {}", of.name));
+        short(&self.phases, asked).iter().any(|short| short.usable > 0 && is_of_task(&short.phase))
     }
 
     /// Runs one round. Returns the seconds of its longest phase.
@@ -223,6 +239,44 @@ impl Rounds {
         let off = (calibration?.load_ns / median - 1.0).abs();
         (off > CALIBRATION_MOST).then(|| format!("memory latency was {:.0} % off its median", off * 100.0))
     }
+}
+
+/// A phase of an engine with fewer usable rounds than a verdict needs, or than were asked for.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Short {
+    phase: String,
+    engine: String,
+    usable: usize,
+}
+
+impl Short {
+    pub(crate) fn text(&self) -> String {
+        format!("{} of {}: {}", self.phase, self.engine, self.usable)
+    }
+}
+
+/// Returns the phases and engines that are short of usable rounds, if `asked` rounds were asked for. A round counts if
+/// the phase is usable of the engine and of the first one, with which it is compared.
+pub(crate) fn short(phases: &[PhaseReport], asked: u64) -> Vec<Short> {
+    let mut found: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
+    for phase in phases {
+        let rounds = found.entry((&phase.name, &phase.engine)).or_default();
+        if phase.usable {
+            rounds.insert(phase.round);
+        }
+    }
+    let first = phases.first().map_or("", |phase| &phase.engine);
+    let least = LEAST_ROUNDS.min(asked as usize);
+    let usable = |phase: &str, rounds: &BTreeSet<u64>| match found.get(&(phase, first)) {
+        Some(of_first) => rounds.intersection(of_first).count(),
+        None => rounds.len(),
+    };
+    let counted = found.iter().map(|((phase, engine), rounds)| Short {
+        phase: (*phase).to_owned(),
+        engine: (*engine).to_owned(),
+        usable: usable(phase, rounds),
+    });
+    counted.filter(|short| short.usable < least).collect()
 }
 
 /// Returns the order in which `count` engines run in round `round`, from 0.
@@ -316,9 +370,6 @@ pub fn carry_out(job: &Job, engines: &Engines) -> Result<JobResult> {
     outcome.map(|o| JobResult { phases: o.phases, options: o.options, warnings: o.warnings })
 }
 
-/// Suffix of the name of an engine that runs a second time as a control.
-pub const CONTROL: &str = "#2";
-
 /// Entry point of a child process: reads a job from `input` and writes its result to `output`.
 pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
     // A run whose parent was killed must not go on writing gigabytes.
@@ -334,7 +385,42 @@ pub fn child(input: &Path, output: &Path, engines: &Engines) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::tests::made_up;
     use crate::workload::micro;
+
+    /// A phase without three rounds in which both engines are usable has no verdict.
+    #[test]
+    fn a_phase_is_short_of_rounds_until_it_has_three() {
+        let phase = |engine: &str, round: u64, usable: bool| PhaseReport {
+            name: "micro fillseq".to_owned(),
+            engine: engine.to_owned(),
+            round,
+            usable,
+            ..made_up().phases[0].clone()
+        };
+        let texts = |phases: &[PhaseReport], asked| short(phases, asked).iter().map(Short::text).collect();
+        let none: [String; 0] = [];
+        let found: &dyn Fn(&[PhaseReport], u64) -> Vec<String> = &texts;
+        let mut rounds = Rounds::default();
+        for round in 1..=3 {
+            rounds.phases.extend([phase("a", round, round != 1), phase("b", round, round != 2)]);
+        }
+        assert_eq!(found(&rounds.phases, 3), ["micro fillseq of a: 2", "micro fillseq of b: 1"]);
+        assert_eq!(found(&rounds.phases, 1), none);
+        let sizes = micro::Sizes { num: 500, ..micro::Sizes::default() };
+        let workload =
+            |name: &str| micro::workloads(&[name.to_owned()], &sizes).expect("a known name").remove(0);
+        let task = |name: &str| Task { workload: workload(name), config: EngineConfig::default() };
+        assert!(rounds.lacks_rounds(&task("fillseq"), 3) && !rounds.lacks_rounds(&task("fillrandom"), 3));
+        rounds.phases.extend([phase("a", 4, true), phase("b", 4, true)]);
+        assert_eq!(found(&rounds.phases, 3), ["micro fillseq of b: 2"], "rounds 3 and 4 count for both");
+        rounds.phases.extend([phase("a", 5, true), phase("b", 5, true)]);
+        assert_eq!(found(&rounds.phases, 3), none);
+        assert!(!rounds.lacks_rounds(&task("fillseq"), 3));
+        rounds.phases.iter_mut().for_each(|phase| phase.usable &= phase.engine != "b");
+        assert_eq!(found(&rounds.phases, 3), ["micro fillseq of b: 0"]);
+        assert!(!rounds.lacks_rounds(&task("fillseq"), 3), "more rounds would not help");
+    }
 
     #[test]
     fn engines_have_other_predecessors_in_each_round() {

@@ -107,7 +107,7 @@
 //! | `tiering:T` | up to T runs in each level; a level is T times larger than the one above |
 //! | `lazy-leveling:T` | up to T runs in each level, one run in the last |
 //! | `fluid:r/K` | size ratio r and at most K runs for each level (Moose) |
-//! | `ucs:w` | Cassandra's unified compaction: leveled for w < 0, tiered for w > 0; 0 is the default |
+//! | `ucs:w` | Cassandra's unified compaction: leveled for w < 0, tiered otherwise; 0 is the default |
 //! | `adaptive-ucs` | the same, and the load chooses w |
 //! | `vertiorizon`, `horizontal-..` | growth by schedules (Vertiorizon) |
 //!

@@ -57,7 +57,8 @@ pub struct Common {
     #[arg(long, global = true, default_value_t = 1)]
     pub seed: u64,
 
-    /// Number of rounds; a verdict needs 3 [default: 1; for several engines 5 or 3, by the length of the phases]
+    /// Number of rounds, and up to 2 more if noise leaves too few usable ones; a verdict needs 3 [default: 1; for
+    /// several engines 5 or 3, by the length of the phases]
     #[arg(long, global = true, value_name = "N", value_parser = numbers::count)]
     pub rounds: Option<u64>,
 

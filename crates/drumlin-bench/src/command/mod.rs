@@ -18,11 +18,10 @@ use crate::engine::{EngineConfig, find};
 use crate::measure::calibrate;
 use crate::measure::machine::{self, build, now_utc};
 use crate::paced::oracle;
-use crate::report::model::PhaseReport;
 use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Origin, Results};
-use crate::rounds::{Task, child};
+use crate::rounds::{self, Task, child};
 use crate::{allotment, deleted, gate, goals, paced};
 use args::{
     AllotmentArgs, BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs,
@@ -30,7 +29,6 @@ use args::{
 use drumlin::FilterMode;
 use measured::{data_dir, engines, measured};
 use published::{claim_targets, note, print, publish, unfinished, write_json};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -330,22 +328,10 @@ fn measure(tasks: &[Task], family: &Family, common: &Common, program: &Program) 
     if let Some(path) = &common.json {
         let _ = fs::remove_file(unfinished(path));
     }
-    let short = short_of_rounds(&report.phases);
+    let compares = report.phases.iter().any(|phase| phase.engine != report.phases[0].engine);
+    let asked = common.rounds.unwrap_or(if compares { LEAST_ROUNDS as u64 } else { 1 });
+    let short: Vec<String> = rounds::short(&report.phases, asked).iter().map(rounds::Short::text).collect();
     if short.is_empty() { Ended::Done } else { Ended::TooFewRounds(short) }
-}
-
-/// Returns each phase and engine with fewer usable rounds than a verdict needs, or than were asked for.
-fn short_of_rounds(phases: &[PhaseReport]) -> Vec<String> {
-    let asked = phases.iter().map(|phase| phase.round).max().unwrap_or(0).min(LEAST_ROUNDS as u64);
-    let mut usable: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
-    for phase in phases {
-        let rounds = usable.entry((&phase.name, &phase.engine)).or_default();
-        if phase.usable {
-            rounds.insert(phase.round);
-        }
-    }
-    let short = usable.iter().filter(|(_, rounds)| (rounds.len() as u64) < asked);
-    short.map(|((name, engine), rounds)| format!("{name} of {engine}: {}", rounds.len())).collect()
 }
 
 fn calibrate_now(common: &Common) -> Ended {
@@ -390,30 +376,4 @@ fn show_reports(args: &ReportArgs, common: &Common) -> Ended {
         print(&table::aligned(&table::result_cells(&read_report(path)?), 2))
     });
     or_failed(shown.and(base))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::tests::made_up;
-
-    /// A phase of one engine that lost a round to noise has no verdict, though others have their rounds.
-    #[test]
-    fn a_run_with_too_few_usable_rounds_of_a_phase_fails() {
-        let phase = |engine: &str, round: u64, usable: bool| PhaseReport {
-            name: "fill".to_owned(),
-            engine: engine.to_owned(),
-            round,
-            usable,
-            ..made_up().phases[0].clone()
-        };
-        let mut phases: Vec<PhaseReport> =
-            (1..=3).flat_map(|round| [phase("a", round, true), phase("b", round, round != 2)]).collect();
-        assert_eq!(short_of_rounds(&phases), ["fill of b: 2"]);
-        phases.push(phase("b", 2, true));
-        assert!(short_of_rounds(&phases).is_empty(), "the repetition counts");
-        assert!(short_of_rounds(&phases[..2]).is_empty(), "one round was asked for");
-        let noisy = phases[..2].iter().map(|phase| PhaseReport { usable: false, ..phase.clone() });
-        assert_eq!(short_of_rounds(&noisy.collect::<Vec<_>>()).len(), 2);
-    }
 }

@@ -35,6 +35,9 @@ pub const SCHEMA: &str = "drumlin-bench/1";
 /// The peak of disk space counts the settling only in reports that list `build.tools`.
 pub const METHOD: u64 = 2;
 
+/// Suffix of the name of an engine that runs a second time as a control.
+pub const CONTROL: &str = "#2";
+
 /// Options that were in effect in some phases of an engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PhaseConfig {

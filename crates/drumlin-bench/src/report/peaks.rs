@@ -1,8 +1,7 @@
 //! Peaks of resident memory that differ between engines.
 
-use super::model::{PhaseReport, names};
+use super::model::{CONTROL, PhaseReport, names};
 use crate::compare::Spread;
-use crate::rounds::CONTROL;
 
 /// Ratio of the peaks of two engines above which they differ.
 const APART: f64 = 1.10;

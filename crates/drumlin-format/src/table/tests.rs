@@ -177,6 +177,16 @@ fn counts_and_bounds() {
 }
 
 #[test]
+fn a_tombstone_with_an_impossible_sequence_number_is_damage() {
+    let range = KeyRange::new(Key::new(b"a"), None);
+    let encoded = |seq| encode_tombstones(&mut vec![Tombstone { range: range.clone(), seq }]);
+    let most = crate::limits::MAX_SEQ;
+    assert_eq!(decode_tombstones(&encoded(most)).map(|found| found[0].seq), Ok(most));
+    assert!(decode_tombstones(&encoded(most + 1)).is_err());
+    assert!(decode_tombstones(&encoded(u64::MAX)).is_err());
+}
+
+#[test]
 fn tables_of_tombstones_alone() {
     let range = KeyRange::new(Key::new(b"a"), Some(Key::new(b"b")));
     let (file, summary) = build(

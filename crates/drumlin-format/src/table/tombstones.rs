@@ -10,6 +10,7 @@
 use crate::MAX_BOUND_LEN;
 use crate::bytes::{Reader, put_bool, put_slice, put_varint};
 use crate::error::Corruption;
+use crate::limits::MAX_SEQ;
 use alloc::vec::Vec;
 use drumlin_types::{Key, KeyRange, Seq};
 
@@ -57,7 +58,7 @@ pub fn decode_tombstones(bytes: &[u8]) -> Result<Vec<Tombstone>, Corruption> {
         if tombstones.last().is_some_and(|before| before.range.start > range.start) {
             return Err(Corruption::new("range tombstones are out of order", at));
         }
-        tombstones.push(Tombstone { range, seq: reader.varint_u64()? });
+        tombstones.push(Tombstone { range, seq: reader.varint_up_to(MAX_SEQ)? });
     }
     reader.finish()?;
     Ok(tombstones)

@@ -744,8 +744,8 @@ impl Db {
     /// Waits for pending flushes and compactions, and for the removal of obsolete files that no reader holds, which is
     /// tried once for each file (`unlinks_failed` in [`Metrics`] counts failures).
     ///
-    /// It does not flush the active memtables. Under constant writes it may never return, and nothing but a close ends
-    /// it early. A read-only store is always idle.
+    /// It does not flush the active memtables. Under constant writes it may never return, and only a close or an error
+    /// ends it early. A read-only store is always idle.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");
@@ -777,7 +777,7 @@ impl Db {
     /// store itself.
     ///
     /// The call flushes all memtables first, so the copy also holds writes with `Durability::None`. Reads go on
-    /// meanwhile, and so do writes as long as there is room in memtables: memtables that are sealed later are not
+    /// meanwhile, and so do writes as long as there is room in memtables: memtables that become immutable later are not
     /// flushed until the call returns. Once memtables are full, writes stall, or fail with `Busy`. Other flushes,
     /// drops and renames of keyspaces wait. A keyspace that is created meanwhile may be in the copy, without entries.
     /// The time grows with the number of tables. If the call fails, it removes what it has
@@ -997,8 +997,8 @@ impl Db {
     /// # Errors
     /// - `Poisoned`: an earlier failure stopped all writes, or the log cannot be made durable.
     /// - `NoSpace`, `Io`, `TooManyFiles`: the manifest or the end of the log could not be written. The store is closed
-    ///   and no acknowledged write is lost. The next open recovers it as after a crash. If only the record of the close
-    ///   found no disk space, close returns `Ok`, and the next open recovers too.
+    ///   and no acknowledged write is lost. The next open may recover it as after a crash. If only the record of the
+    ///   close found no disk space, close returns `Ok`, and the next open recovers too.
     /// - `Busy`: a write has been running for over 60 s. The directory stays locked until it finishes and all handles
     ///   are dropped.
     pub fn close(self) -> Result<()> {

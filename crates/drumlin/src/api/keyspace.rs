@@ -777,8 +777,8 @@ impl Keyspace {
     /// other table and holds no tombstones is not rewritten but moved (RocksDB: trivial move), so it keeps its
     /// compression and its expired entries. The compaction runs as subcompactions on at most `compaction_slots`
     /// threads. Reads and writes go on meanwhile. The call waits for running compactions of the keyspace. While it
-    /// waits, no automatic compaction of the keyspace starts. Nothing cancels the call, and `write_timeout_ms` does not
-    /// apply to it.
+    /// waits, no automatic compaction of the keyspace starts. The call has no timeout and cannot be cancelled: only a
+    /// close, a drop of the keyspace or an error ends it early.
     ///
     /// ```
     /// # let dir = drumlin::env::TempDir::new("drumlin-doc").expect("a temporary directory");

@@ -34,7 +34,7 @@ pub struct KeyspaceMetrics {
     pub flushes: u64,
     /// Bytes of tables written by flushes.
     pub flush_bytes_written: u64,
-    /// Compaction pieces (subcompactions) installed.
+    /// Subcompactions installed.
     pub compactions: u64,
     /// Bytes of tables read by compactions.
     pub compaction_bytes_read: u64,
@@ -46,7 +46,7 @@ pub struct KeyspaceMetrics {
     pub entries_dropped: u64,
     /// Gauge: bytes in memtables.
     pub memtable_bytes: u64,
-    /// Gauge: sealed memtables that wait for their flush.
+    /// Gauge: immutable memtables that wait for their flush.
     pub sealed_memtables: u64,
     /// Gauge: bytes of tables in the current tree.
     pub table_bytes: u64,

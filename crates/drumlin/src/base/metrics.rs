@@ -130,7 +130,7 @@ metrics! {
     flushes,
     /// Bytes of tables written by flushes.
     flush_bytes_written,
-    /// Subcompactions (pieces of compactions) installed.
+    /// Subcompactions installed.
     compactions,
     /// Bytes of tables written by compactions.
     compaction_bytes_written,

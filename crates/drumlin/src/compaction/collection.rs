@@ -128,7 +128,7 @@ impl Collection {
     pub(super) fn ended(&mut self, ticket: Ticket, is_done: bool, now: u64) {
         let Some(started) = self.started.as_mut().filter(|started| started.ticket == ticket) else { return };
         started.is_done = is_done;
-        if is_done {
+        if is_done && !started.lacked_space {
             (self.pause, self.resumes) = ((0, 0), false);
         } else {
             self.merged_at = None;
@@ -148,6 +148,7 @@ impl Collection {
         let pause = (self.pause.1 * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.pause = (now.saturating_add(pause), pause);
         self.resumes = true;
+        self.forget_look();
     }
 
     /// Returns when the back-off ends, if a collection may start then.

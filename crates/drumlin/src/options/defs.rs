@@ -115,7 +115,7 @@ settings! {
     compaction: String = "arce".to_owned() => text("name or name:arguments", policy_name, &["1-leveling"]).live();
 
     /// Whether the policy tunes itself to the load. `frozen` keeps the tuning that it has found and stops learning. It
-    /// also stops adapting how filter bits are divided, and which filters lookups bypass. While any keyspace is frozen,
+    /// also keeps the price of filter bits, and no further filters are bypassed. While any keyspace is frozen,
     /// the number of compaction slots of the store stays fixed too.
     adaptation: Adaptation = Adaptation::On => names(Adaptation::NAMES).live();
 

@@ -5,6 +5,7 @@ use crate::fuzz::target::Target;
 use drumlin_format::block::{BlockBuilder, BlockView, EntryCursor, tag_of};
 use drumlin_format::filter::key_hash;
 use drumlin_format::index::{IndexBuilder, IndexView};
+use drumlin_format::limits::MAX_SEQ;
 use drumlin_format::table::{Tombstone, decode_tombstones, encode_tombstones};
 use drumlin_types::{Key, KeyRange, Kind};
 
@@ -170,7 +171,7 @@ fn tombstone_seeds() -> Vec<Vec<u8>> {
     let mut tombstones = vec![
         Tombstone { range: range(b"a", Some(b"m")), seq: 9 },
         Tombstone { range: range(b"a", Some(b"c")), seq: 11 },
-        Tombstone { range: range(b"x", None), seq: u64::MAX },
+        Tombstone { range: range(b"x", None), seq: MAX_SEQ },
     ];
     vec![encode_tombstones(&mut tombstones), encode_tombstones(&mut Vec::new())]
 }
