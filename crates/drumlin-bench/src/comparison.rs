@@ -156,40 +156,49 @@ fn add_older(reports: &[(String, Report)], out: &mut String) {
     }
 }
 
-/// Adds the goals: a line with the verdict of the deciding report, and a line for each further report that measures
-/// it.
+/// Adds the goals, as [`goals`] judges them.
 fn add_goals(reports: &[(String, Report)], out: &mut String) {
     out.push_str(GOALS);
-    for row in &ROWS {
-        let found = |name: &str| reports.iter().find(|(title, _)| title == name).map(|(_, report)| report);
-        let deciding = row.source.deciding();
-        if !found(deciding).is_some_and(|report| add_goal(row, deciding, report, None, out)) {
-            let (what, quantity, target) = (row.what, row.quantity.text(), row.target());
-            let _ = writeln!(out, "| {what} | {quantity} | {target} | - | - | - | not measured |");
-        }
-        for title in row.source.informing() {
-            found(title).inspect(|report| {
-                add_goal(row, title, report, Some("for information"), out);
-            });
-        }
+    for [what, quantity, target, report, ratio, form, verdict] in goals(reports) {
+        let report = if report == "-" { report } else { format!("[{report}](comparison/{report}.json)") };
+        let _ = writeln!(out, "| {what} | {quantity} | {target} | {report} | {ratio} | {form} | {verdict} |");
     }
 }
 
-/// Adds the line of the goal `row` in the report called `title`, with `note` in place of the verdict if there is one.
-/// Returns whether the report has the phase.
-fn add_goal(row: &Row, title: &str, report: &Report, note: Option<&str>, out: &mut String) -> bool {
-    let Some(judged) = judge(row, &report.phases) else { return false };
-    let _ = writeln!(
-        out,
-        "| {} | {} | {} | [{title}](comparison/{title}.json) | {} | {} | {} |",
-        row.what,
-        row.quantity.text(),
+/// Judges the goals by `reports`: a line with the verdict of the deciding report, and a line for each further report
+/// that measures it. A line has what is measured, the quantity, the target, the report, the ratio, the RocksDB form
+/// that does best, and the verdict.
+pub fn goals(reports: &[(String, Report)]) -> Vec<[String; 7]> {
+    let mut lines = Vec::new();
+    for row in &ROWS {
+        let found = |name: &str| reports.iter().find(|(title, _)| title == name).map(|(_, report)| report);
+        let deciding = row.source.deciding();
+        let line = found(deciding).and_then(|report| goal(row, deciding, report, None));
+        lines.push(line.unwrap_or_else(|| {
+            let none = || "-".to_owned();
+            let (quantity, verdict) = (row.quantity.text().to_owned(), "not measured".to_owned());
+            [row.what.to_owned(), quantity, row.target(), none(), none(), none(), verdict]
+        }));
+        for title in row.source.informing() {
+            lines.extend(found(title).and_then(|report| goal(row, title, report, Some("for information"))));
+        }
+    }
+    lines
+}
+
+/// Returns the line of the goal `row` in the report called `title`, with `note` in place of the verdict if there is
+/// one. Returns `None` if the report lacks the phase.
+fn goal(row: &Row, title: &str, report: &Report, note: Option<&str>) -> Option<[String; 7]> {
+    let judged = judge(row, &report.phases)?;
+    Some([
+        row.what.to_owned(),
+        row.quantity.text().to_owned(),
         row.target(),
+        title.to_owned(),
         judged.spread.text(),
         judged.base,
-        note.unwrap_or(judged.verdict)
-    );
-    true
+        note.unwrap_or(judged.verdict).to_owned(),
+    ])
 }
 
 /// Adds the line of phase `name` of the report called `title` to the first table.

@@ -583,6 +583,9 @@ pub struct GoalsArgs {
     /// Numbers of the goals to measure [default: all]
     #[arg(long, value_delimiter = ',', value_name = "N,..")]
     pub rows: Vec<u32>,
+    /// Measure nothing: judge the goals by the reports in this folder, named as in docs/results/comparison
+    #[arg(long, value_name = "FOLDER", conflicts_with = "rows")]
+    pub reports: Option<PathBuf>,
 }
 
 /// Arguments of the `report` family.

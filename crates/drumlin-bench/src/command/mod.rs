@@ -11,7 +11,7 @@ mod tasks;
 
 pub use ended::Ended;
 pub use program::Program;
-pub use published::read_report;
+pub use published::{read_report, read_reports};
 
 use crate::compare::LEAST_ROUNDS;
 use crate::engine::{EngineConfig, find};
@@ -22,9 +22,10 @@ use crate::report::progress::spinner;
 use crate::report::table;
 use crate::results::{self, Origin, Results};
 use crate::rounds::{self, Task, child};
-use crate::{allotment, deleted, gate, goals, paced};
+use crate::{allotment, comparison, deleted, gate, goals, paced};
 use args::{
-    AllotmentArgs, BenchArgs, Common, DeletedArgs, Family, Keys, MicroArgs, OracleArgs, PacedArgs, ReportArgs,
+    AllotmentArgs, BenchArgs, Common, DeletedArgs, Family, GoalsArgs, Keys, MicroArgs, OracleArgs, PacedArgs,
+    ReportArgs,
 };
 use drumlin::FilterMode;
 use measured::{data_dir, engines, measured};
@@ -96,6 +97,7 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         },
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
+        Family::Goals(GoalsArgs { reports: Some(folder), .. }) => or_failed(judge_reports(folder)),
         Family::Goals(goal_args) => goals::run(goal_args, &args.common, program),
         workload => match tasks::of_family(workload, &args.common) {
             Ok(tasks) => measure(&tasks, family, &args.common, program),
@@ -361,6 +363,14 @@ fn show_options(engine: &str, common: &Common, program: &Program) -> crate::engi
     crate::measure::run::remove(&dir);
     let lines = options?.into_iter().map(|(name, value)| format!("{name} = {value}\n"));
     print(&lines.collect::<String>())
+}
+
+/// Prints the verdict of each goal by the reports in `folder`.
+fn judge_reports(folder: &Path) -> crate::engine::Result<()> {
+    let reports = read_reports(folder)?;
+    let head = ["goal", "quantity", "target", "report", "ratio", "against", "verdict"].map(str::to_owned);
+    let lines = std::iter::once(head).chain(comparison::goals(&reports));
+    print(&table::aligned(&lines.map(Vec::from).collect::<Vec<_>>(), 2))
 }
 
 fn show_reports(args: &ReportArgs, common: &Common) -> Ended {

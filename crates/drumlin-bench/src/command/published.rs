@@ -143,6 +143,22 @@ pub fn read_report(path: &Path) -> Result<Report> {
     duplicate(&report.phases).map_or(Ok(report), |what| Err(format!("{}: {what}", path.display())))
 }
 
+/// Reads all reports in `folder`, each with its name, in the order of names. Interrupted runs leave files with another
+/// suffix, which are not read.
+pub fn read_reports(folder: &Path) -> Result<Vec<(String, Report)>> {
+    let failed = |e: io::Error| format!("{}: {e}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect();
+    paths.sort();
+    if paths.is_empty() {
+        return Err(format!("{}: no reports", folder.display()));
+    }
+    let name = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    paths.iter().map(|path| Ok((name(path), read_report(path)?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +209,22 @@ mod tests {
         Targets::default().claim(&path).expect("it is free again");
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "no lock is left behind");
         assert!(Targets::default().claim(dir.path()).expect_err("no file").contains("directory"));
+    }
+
+    #[test]
+    fn reports_of_a_folder_have_the_names_of_their_files() {
+        let dir = TempDir::new("drumlin-bench").expect("a temporary directory");
+        assert!(read_reports(dir.path()).is_err_and(|what| what.contains("no reports")));
+        for name in ["ycsb.json", "load.json"] {
+            write_json(&dir.path().join(name), &made_up()).expect("a file");
+        }
+        fs::write(dir.path().join("rate.json.part"), "unfinished").expect("a file");
+        let names =
+            || read_reports(dir.path()).map(|found| found.into_iter().map(|(name, _)| name).collect());
+        assert_eq!(names(), Ok(vec!["load".to_owned(), "ycsb".to_owned()]));
+        fs::write(dir.path().join("bad.json"), "{").expect("a file");
+        assert!(names().is_err_and(|what: String| what.contains("bad.json")));
+        assert!(read_reports(&dir.path().join("none")).is_err_and(|what| what.contains("none")));
     }
 
     #[test]

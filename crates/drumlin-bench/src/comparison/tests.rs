@@ -2,9 +2,10 @@
 
 use super::readme::{FIGURES, Figure};
 use super::*;
-use crate::command::read_report;
+use crate::command::{read_report, read_reports};
 use crate::report::tests::made_up;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 fn phase(engine: &str, round: u64, seconds: f64, settle_seconds: f64) -> PhaseReport {
     PhaseReport {
@@ -58,10 +59,14 @@ fn readme_has_the_figures_and_the_rows_that_fall_short() {
         (name.to_owned(), Report { command, phases, ..made_up() })
     };
     let mut reports: Vec<_> =
-        ["large", "overwrite", "beside-writer", "sync", "ycsb-large"].map(report).into();
+        ["large", "overwrite", "beside-writer", "sync", "ycsb-large", "load"].map(report).into();
     let text = figures(&reports).expect("all figures");
     assert_eq!(text.lines().count(), FIGURES.len() + 3, "{text}");
-    assert!(text.contains("- synced writes: 2.00 (2.00-2.00)\n") && text.contains("noise: none\n"), "{text}");
+    assert!(
+        text.contains("- synced writes: 2.00 (2.00-2.00)\n")
+            && text.contains("(phase, report, median): none\n"),
+        "{text}"
+    );
     let slow = |round| [phase("drumlin", round, 4.0, 0.0), phase("rocksdb", round, 1.0, 0.0)];
     reports[0].1.phases.extend([1, 2, 3].map(slow).concat());
     let text = figures(&reports).expect("all figures");
@@ -123,31 +128,22 @@ fn phases_too_short_for_the_noise_check_have_no_verdict() {
 #[test]
 fn the_published_page_is_up_to_date() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
-    let Ok(entries) = std::fs::read_dir(format!("{folder}/comparison")) else {
-        let page = format!("{folder}/comparison.md");
-        assert!(!std::path::Path::new(&page).exists(), "the page has no reports");
-        return;
-    };
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    // Interrupted runs leave files with the suffix `.part`.
-    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect();
-    paths.sort();
-    let reports: Vec<Report> = paths.iter().map(|path| read_report(path).expect("a report")).collect();
-    for (path, report) in paths.iter().zip(&reports) {
+    let reports = read_reports(Path::new(&format!("{folder}/comparison"))).expect("reports");
+    for (name, report) in &reports {
         let rounds = report.phases.iter().map(|phase| phase.round).max().unwrap_or(0);
-        assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", path.display());
-        assert_eq!(report.build.dirty, Some(false), "{}: sources that are in no commit", path.display());
+        assert!(rounds >= 3, "{}: {rounds} rounds are too few to publish", name);
+        assert_eq!(report.build.dirty, Some(false), "{}: sources that are in no commit", name);
         let has_control = report.phases.iter().any(|phase| phase.engine == "drumlin#2");
-        assert!(has_control, "{}: without --aa the noise is not known", path.display());
-        assert!(report.build.commit.is_some(), "{}: a build of an unknown commit", path.display());
-        assert_eq!(report.build.profile, "release", "{}: a build without optimization", path.display());
+        assert!(has_control, "{}: without --aa the noise is not known", name);
+        assert!(report.build.commit.is_some(), "{}: a build of an unknown commit", name);
+        assert_eq!(report.build.profile, "release", "{}: a build without optimization", name);
         let unfinished = report.warnings.iter().any(|warning| warning.starts_with("unfinished"));
-        assert!(!unfinished, "{}: the run did not end", path.display());
-        assert_ne!(report.machine.filesystem.as_deref(), Some("tmpfs"), "{}", path.display());
+        assert!(!unfinished, "{}: the run did not end", name);
+        assert_ne!(report.machine.filesystem.as_deref(), Some("tmpfs"), "{}", name);
         // The page states these settings.
         let set = |name: &str| report.config[OURS][name].as_str();
         let flags = report.command.join(" ");
-        assert!(!flags.contains("--ignore-noise"), "{}: noise was not checked", path.display());
+        assert!(!flags.contains("--ignore-noise"), "{}: noise was not checked", name);
         let (memory, memtable) = match () {
             () if flags.contains("readuncached") => ("16MiB", "64MiB"),
             () if flags.contains(" dynamic ") => ("64MiB", "2MiB"),
@@ -156,16 +152,14 @@ fn the_published_page_is_up_to_date() {
         let compression = if flags.contains("--compression lz4") { "lz4" } else { "none" };
         let found =
             ["memory_budget", "compression", "memtable_bytes", "filter_bits", "compaction_slots"].map(set);
-        assert_eq!(found, [memory, compression, memtable, "10", "1"], "{}", path.display());
+        assert_eq!(found, [memory, compression, memtable, "10", "1"], "{}", name);
         let is_brief = report.phases.iter().all(|phase| phase.timeline.is_empty());
-        assert!(is_brief, "{}: make the report with --brief", path.display());
+        assert!(is_brief, "{}: make the report with --brief", name);
     }
-    let stems = paths.iter().map(|path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-    let named: Vec<_> = stems.map(|stem| stem.expect("a name")).zip(reports).collect();
-    let text = page(&named);
+    let text = page(&reports);
     let to_readme = format!("{folder}/../../README.md");
     let found = std::fs::read_to_string(&to_readme).expect("README");
-    let figures = figures(&named).expect("reports for the figures of README");
+    let figures = figures(&reports).expect("reports for the figures of README");
     let readme = with_figures(&found, &figures).expect("README has a place for figures");
     for (path, text) in [(format!("{folder}/comparison.md"), text), (to_readme, readme)] {
         if std::env::var_os("DRUMLIN_BLESS").is_some() {

@@ -1,6 +1,7 @@
 //! Readings of clocks and of kernel statistics about this process and the machine.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::fs;
 
 fn nanos(clock: ClockId) -> u64 {
@@ -52,16 +53,16 @@ pub fn reset_rss_peak() {
 }
 
 /// CPU time of the whole machine, in kernel ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Time stolen by the host of a virtual machine.
     pub stolen: u64,
     /// Time of processes, in user mode and in the kernel. Interrupts do not count: the disk's interrupts serve the
     /// requests of the measured process, and are 8 % of the CPU when it syncs each write.
     pub busy: u64,
-    /// Time of the kernel's own threads, which is part of `busy`: mostly the write-back of what the measured process
-    /// wrote. Threads that have ended do not count.
-    pub kernel: u64,
+    /// Time of each thread of the kernel, by its number and start time. It is part of `busy`: mostly the write-back of
+    /// what the measured process wrote.
+    pub kernel: BTreeMap<(u64, u64), u64>,
     /// Total time.
     pub total: u64,
 }
@@ -78,7 +79,12 @@ impl Machine {
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         let [user, nice, system, idle, wait, irq, soft, stolen, ..] = ticks[..] else { return None };
         let busy = user + nice + system;
-        Some(Machine { stolen, busy, kernel: 0, total: busy + irq + soft + idle + wait + stolen })
+        Some(Machine {
+            stolen,
+            busy,
+            kernel: BTreeMap::new(),
+            total: busy + irq + soft + idle + wait + stolen,
+        })
     }
 
     /// Returns the percentage of CPU time that the host took since `before`.
@@ -88,10 +94,14 @@ impl Machine {
     }
 
     /// Returns the percentage of CPU time that other programs used since `before`. This process used `own` seconds of
-    /// it. Threads of the kernel are no programs: they write back what this process wrote.
+    /// it. Threads of the kernel are no programs: they write back what this process wrote. Of those that have ended
+    /// since `before`, nothing is known: their earlier time must not be subtracted from that of the others.
     pub fn foreign_percent(&self, before: &Machine, own: f64) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
-        let kernel = self.kernel.saturating_sub(before.kernel);
+        let since = |(thread, ticks): (&(u64, u64), &u64)| {
+            ticks.saturating_sub(before.kernel.get(thread).copied().unwrap_or(0))
+        };
+        let kernel: u64 = self.kernel.iter().map(since).sum();
         let programs = (self.busy - before.busy).saturating_sub(kernel);
         let foreign = programs as f64 / TICKS_PER_SECOND - own;
         Some(foreign.max(0.0) * 100.0 * TICKS_PER_SECOND / total as f64)
@@ -101,21 +111,21 @@ impl Machine {
 /// Flag of the threads of the kernel in `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Returns the ticks that the present threads of the kernel have used.
-fn kernel_threads() -> u64 {
-    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+/// Returns the ticks that each present thread of the kernel has used, by its number and start time.
+fn kernel_threads() -> BTreeMap<(u64, u64), u64> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let numbered = entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
-    let ticks =
-        numbered.filter_map(|entry| kernel_ticks(&fs::read_to_string(entry.path().join("stat")).ok()?));
-    ticks.sum()
+    numbered.filter_map(|entry| kernel_ticks(&fs::read_to_string(entry.path().join("stat")).ok()?)).collect()
 }
 
-/// Returns the ticks of a thread of the kernel, from its `/proc/PID/stat`; `None` for any other process.
-fn kernel_ticks(stat: &str) -> Option<u64> {
+/// Returns number, start time and ticks of a thread of the kernel, from its `/proc/PID/stat`; `None` for any other
+/// process.
+fn kernel_ticks(stat: &str) -> Option<((u64, u64), u64)> {
     // The name may contain spaces and brackets. The fields that follow its last bracket begin with number 3.
-    let (_, fields) = stat.rsplit_once(')')?;
+    let (head, fields) = stat.rsplit_once(')')?;
+    let number = head.split_whitespace().next()?.parse::<u64>().ok()?;
     let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-    (field(9)? & KERNEL_THREAD != 0).then(|| Some(field(14)? + field(15)?))?
+    (field(9)? & KERNEL_THREAD != 0).then(|| Some(((number, field(22)?), field(14)? + field(15)?)))?
 }
 
 /// Ticks per second in `/proc/stat`. The kernel reports hundredths of a second, independent of its internal unit.
@@ -133,8 +143,16 @@ mod tests {
         assert_eq!(after.steal_percent(&before), Some(5.0));
         assert_eq!(after.foreign_percent(&before, 1.0), Some(5.0));
         assert_eq!(after.foreign_percent(&before, 1.5), Some(0.0));
-        let with_kernel = Machine { kernel: 25, ..after };
+        let kernel = |threads: &[((u64, u64), u64)], machine: &Machine| Machine {
+            kernel: threads.iter().copied().collect(),
+            ..machine.clone()
+        };
+        let with_kernel = kernel(&[((7, 1), 25)], &after);
         assert_eq!(with_kernel.foreign_percent(&before, 1.0), Some(2.5), "write-back is no other program");
+        // A thread with much time has ended, and another one has its number.
+        let before = kernel(&[((7, 1), 5), ((8, 1), 5000)], &before);
+        let after = kernel(&[((7, 1), 25), ((8, 90), 5)], &after);
+        assert_eq!(after.foreign_percent(&before, 1.0), Some(2.5));
         assert_eq!(Machine::parse("cpu  1 2 3\n"), None);
         assert_eq!(before.steal_percent(&before), None);
     }
@@ -144,11 +162,12 @@ mod tests {
         let stat = |name: &str, flags: u64| {
             format!("77 ({name}) I 2 0 0 0 -1 {flags} 0 0 0 0 30 12 0 0 20 0 1 0 5 0 0 18446744073709551615")
         };
-        assert_eq!(kernel_ticks(&stat("kworker/u5:2-flush-254:0", 69_238_880)), Some(42));
-        assert_eq!(kernel_ticks(&stat("a (b) c", 2_129_984)), Some(42));
+        assert_eq!(kernel_ticks(&stat("kworker/u5:2-flush-254:0", 69_238_880)), Some(((77, 5), 42)));
+        assert_eq!(kernel_ticks(&stat("a (b) c", 2_129_984)), Some(((77, 5), 42)));
         assert_eq!(kernel_ticks(&stat("drumlin", 4_194_304)), None);
         assert_eq!(kernel_ticks("77 (cut"), None);
         let machine = Machine::read().expect("this system reports its ticks");
-        assert!(machine.kernel <= machine.busy && machine.busy <= machine.total, "{machine:?}");
+        let kernel: u64 = machine.kernel.values().sum();
+        assert!(kernel <= machine.busy && machine.busy <= machine.total, "{machine:?}");
     }
 }

@@ -365,7 +365,7 @@ impl Summary<'_> {
             |written: Option<f64>| written.filter(|_| bytes.ingested > 0).map(|w| w / bytes.ingested as f64);
         let own_cpu = self.after.process_cpu - self.before.process_cpu;
         let process_cpu = own_cpu.saturating_sub(sum(|d| d.drawing) + written.drawing);
-        let machine = self.after.machine.zip(self.before.machine);
+        let machine = self.after.machine.as_ref().zip(self.before.machine.as_ref());
         PhaseReport {
             stream: format!("{:016x}", self.digest()),
             threads: u64::from(self.phase.threads),
@@ -385,9 +385,9 @@ impl Summary<'_> {
             runs: self.runs(),
             rss_peak_bytes: process::rss_peak_bytes(),
             fsyncs: self.grown(|c| c.fsyncs),
-            steal_percent: machine.and_then(|(after, before)| after.steal_percent(&before)),
+            steal_percent: machine.and_then(|(after, before)| after.steal_percent(before)),
             foreign_percent: machine
-                .and_then(|(after, before)| after.foreign_percent(&before, own_cpu as f64 / 1e9)),
+                .and_then(|(after, before)| after.foreign_percent(before, own_cpu as f64 / 1e9)),
             stalls: self.stalls(),
             filter: self.filter(),
             lookups: self.lookups(sum(|d| d.found.0), sum(|d| d.found.1)),

@@ -51,7 +51,8 @@ impl Run<'_> {
                 return Err(format!("after an open, the value of id {id} is missing or wrong"));
             }
         }
-        let machine = process::Machine::read().zip(machine);
+        let now = process::Machine::read();
+        let machine = now.as_ref().zip(machine.as_ref());
         let own = (process::process_cpu() - own) as f64 / 1e9;
         let per_op = |nanos: u64| nanos as f64 / 1e3 / phase.ops.max(1) as f64;
         let seconds = nanos.iter().sum::<u64>() as f64 / 1e9;
@@ -69,8 +70,8 @@ impl Run<'_> {
             process_cpu_us_per_op: per_op(process_cpu),
             latency_us: latency(&mut nanos),
             rss_peak_bytes: process::rss_peak_bytes(),
-            steal_percent: machine.and_then(|(after, before)| after.steal_percent(&before)),
-            foreign_percent: machine.and_then(|(after, before)| after.foreign_percent(&before, own)),
+            steal_percent: machine.and_then(|(after, before)| after.steal_percent(before)),
+            foreign_percent: machine.and_then(|(after, before)| after.foreign_percent(before, own)),
             ..PhaseReport::default()
         })
     }
