@@ -6,9 +6,9 @@
 //!
 //! Invariant: no compaction is repeated for ever without cause. A merge needs a flush since the last one that ended. A
 //! file is *stuck* if three compactions in a row tried to collect it and removed no pointer to it, as with damaged
-//! values. A compaction that lacked disk space is no try; it starts a back-off. Stuck files do not count until a pointer
-//! to them is removed. They are tried again when the target changes, after a lack of disk space, and in a reopened
-//! store.
+//! values. A compaction that lacked disk space is no try; it starts a back-off. Stuck files do not count until a
+//! pointer to them is removed. They are tried again when the target changes, after a lack of disk space, and in a
+//! reopened store.
 
 use drumlin_env::sync::Arc;
 use drumlin_policy::schedule::Flight;
