@@ -577,6 +577,13 @@ pub struct GateArgs {
     pub operations: u64,
 }
 
+impl Common {
+    /// Returns whether the run writes a file of results.
+    pub(crate) fn writes(&self) -> bool {
+        [&self.json, &self.html, &self.tsv].iter().any(|path| path.is_some())
+    }
+}
+
 /// Arguments of the `goals` family.
 #[derive(Args, Debug)]
 pub struct GoalsArgs {

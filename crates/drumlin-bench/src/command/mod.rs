@@ -97,6 +97,9 @@ pub fn run(args: &BenchArgs, program: &Program) -> Ended {
         },
         Family::Report(report_args) => show_reports(report_args, &args.common),
         Family::Options { engine } => or_failed(show_options(engine, &args.common, program)),
+        Family::Goals(GoalsArgs { reports: Some(_), .. }) if args.common.writes() => Ended::Usage(
+            "--json, --html and --tsv write what was measured; --reports measures nothing".to_owned(),
+        ),
         Family::Goals(GoalsArgs { reports: Some(folder), .. }) => or_failed(judge_reports(folder)),
         Family::Goals(goal_args) => goals::run(goal_args, &args.common, program),
         workload => match tasks::of_family(workload, &args.common) {
@@ -374,8 +377,7 @@ fn judge_reports(folder: &Path) -> crate::engine::Result<()> {
 }
 
 fn show_reports(args: &ReportArgs, common: &Common) -> Ended {
-    let writes = [&common.json, &common.html, &common.tsv].iter().any(|path| path.is_some());
-    if writes && args.files.len() > 1 {
+    if common.writes() && args.files.len() > 1 {
         return Ended::Usage(
             "--json, --html and --tsv take one report: each would replace the one before".into(),
         );

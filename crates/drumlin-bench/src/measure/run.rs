@@ -235,14 +235,10 @@ impl Run<'_> {
         let clients = self.threads(phase, session.base, &context, &watched)?;
         let settle_from = process::wall();
         let peak_before = watched.space_amp();
-        let (ended, peak_settling) = watched.during(|| match phase.after {
-            After::Nothing => Ok(()),
-            After::Wait => engine.wait_idle(),
-            After::Idle => engine.flush().and_then(|()| engine.wait_idle()),
-            After::Compact => {
-                engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle())
-            }
-        });
+        let (ended, peak_settling) = match phase.after {
+            After::Nothing => (Ok(()), None),
+            after => watched.during(|| settle(engine, after)),
+        };
         ended?;
         let mut settled = (process::wall() - settle_from) as f64 / 1e9;
         if phase.after != After::Nothing {
@@ -270,6 +266,16 @@ impl Run<'_> {
         session.base += inserted * u64::from(phase.threads);
         session.base = session.base.max(reached(phase, self.workload));
         Ok(report)
+    }
+}
+
+/// Lets the store settle, as the phase demands.
+fn settle(engine: &dyn Engine, after: After) -> Result<()> {
+    match after {
+        After::Nothing => Ok(()),
+        After::Wait => engine.wait_idle(),
+        After::Idle => engine.flush().and_then(|()| engine.wait_idle()),
+        After::Compact => engine.flush().and_then(|()| engine.compact()).and_then(|()| engine.wait_idle()),
     }
 }
 
